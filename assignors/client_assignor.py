@@ -22,39 +22,31 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
 from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
+from assignors.group import Group, Members
 from assignors.group_leader import (
-    REVOCATION_TIMEOUT,
-    Assignor,
     GroupContext,
-    HasAssignmentHistory,
-    JoinedMember,
-    JoinedMembers,
+    Leaders,
     LogOnce,
-    Ownership,
-    Rebalance,
-    RebalanceResult,
-    WeightSource,
     format_error,
     is_topic_name,
     log,
-    read_members,
 )
-from assignors.leader_moves import (
-    DEFAULT_REFRESH_POLICY,
-    LeaderMoveMonitor,
-    ReadMetadata,
-    RefreshPolicy,
-    validate_refresh,
-)
+from assignors.group_leader.history import Assignment
+from assignors.group_leader.monitor import LeaderMoveMonitor, ReadMetadata
+from assignors.group_leader.ownership import Ownership
+from assignors.group_leader.rebalance import REVOCATION_TIMEOUT, Rebalance, RebalanceResult
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy, validate_refresh
+from assignors.model import Assignor, WeightSource
 from assignors.rack_discovery import RackSource, resolve_rack
 from assignors.range import LeaderRackAwareRange
+from assignors.subscriptions import read_members
 from placement_core import RackwardError
 
 
@@ -62,7 +54,7 @@ class CoordinatorNotPatchedError(RackwardError):
     """An assignor was called by a group coordinator other than its adapter's."""
 
 
-class ClientAssignor(HasAssignmentHistory):
+class ClientAssignor:
     """A strategy and its options, for any number of consumers. Subclasses set the class variables.
 
     Client libraries call ``metadata``, ``assign`` and ``on_assignment`` of the objects in
@@ -100,6 +92,17 @@ class ClientAssignor(HasAssignmentHistory):
             log_once=self.log_once,
         )
         self._install_coordinator()
+
+    def last_assignment(self, group: str | None = None) -> Assignment | None:
+        """Return the last assignment that this assignor made, of ``group`` or of any.
+
+        None if no consumer with this assignor has been the leader of its group.
+        """
+        return self.rebalance.history.latest(group)
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """Return the last assignment of each group, for :mod:`assignors.metrics`."""
+        return self.rebalance.history.all()
 
     def _install_coordinator(self) -> None:
         """Patch the client library. By default nothing: the caller makes its own coordinator."""
@@ -188,23 +191,20 @@ class BoundAssignor:
 
     def assign(
         self,
-        members: Sequence[JoinedMember],
-        read_metadata: ReadMetadata,
+        members: Members,
+        leaders: Leaders,
         deleted_topics: frozenset[str],
         context: GroupContext,
         now: float,
     ) -> RebalanceResult:
         """Return every member's assignment, and start to monitor the leaders it was made for.
 
-        ``deleted_topics`` are subscribed topics that brokers report as unknown; ``now`` is the
-        time of the monitor's clock. Never raises because of what a member sent.
+        ``leaders`` are those of `topics_of` the members. ``deleted_topics`` are subscribed topics
+        that brokers report as unknown; ``now`` is the time of the monitor's clock. Never raises
+        because of what a member sent.
         """
         result = self.assignor.rebalance.run(
-            lambda topics: read_metadata(topics)[0],
-            members,
-            deleted_topics,
-            context,
-            self._ownership,
+            members, leaders, deleted_topics, context, self._ownership
         )
         self._ownership = result.ownership
         if self.monitor is not None:
@@ -246,17 +246,19 @@ class BoundAssignor:
             return
         described = list(members)
         joined = read_members((id, instance_id, sent) for id, instance_id, sent, _ in described)
-        assigned: dict[str, dict[str, list[int]]] = {}
+        leaders = read_metadata(topics_of(joined))[0]
+        assigned = {}
         for member_id, _, _, assignment in described:
             with suppress(ConsumerProtocolError):
-                owned = SubscriptionReader().read_assignment(assignment)
-                assigned[member_id] = {topic: list(row) for topic, row in owned.items()}
-        leaders = read_metadata(topics_of(joined))[0]
-        # Not known are the leaders that the assignment was made for: the first check compares it.
+                assigned[member_id] = SubscriptionReader().read_assignment(assignment)
+        group = Group.of(joined, leaders.racks)
+        # The leaders that the assignment was made for are unknown: the first check compares it.
         unknown: dict[str, list[str | None]] = {
             topic: [None] * len(row) for topic, row in leaders.racks.items()
         }
-        result = RebalanceResult(assigned, 0, replace(leaders, racks=unknown))
+        result = RebalanceResult(
+            group.assignment(group.members_of(assigned)), 0, replace(leaders, racks=unknown)
+        )
         self.monitor.start(context.generation, joined, result, now)
 
     def on_assignment(self, *assignment: Any) -> None:
@@ -268,24 +270,26 @@ DescribedMember = tuple[str, str | None, bytes, bytes]
 
 
 def is_client_assignor(strategy: object) -> bool:
-    """Return whether ``strategy`` is one of our assignors, or a class of them."""
+    """Return whether ``strategy`` is a ClientAssignor, or a class of them."""
     if isinstance(strategy, type):
         return issubclass(strategy, ClientAssignor)
     return isinstance(strategy, ClientAssignor)
 
 
 def bind(strategies: Iterable[Any], bound: Callable[[ClientAssignor], BoundAssignor]) -> list[Any]:
-    """Return ``strategies`` with each of our assignors replaced by ``bound`` of it.
+    """Return ``strategies`` with each ClientAssignor replaced by ``bound`` of it.
 
-    A class of ours is instantiated with its defaults; the assignors of others are left as they are.
+    A class is instantiated with its defaults; other assignors stay.
     """
     return [
-        bound(each() if isinstance(each, type) else each) if is_client_assignor(each) else each
-        for each in strategies
+        bound(strategy() if isinstance(strategy, type) else strategy)
+        if is_client_assignor(strategy)
+        else strategy
+        for strategy in strategies
     ]
 
 
-def topics_of(members: JoinedMembers) -> set[str]:
+def topics_of(members: Members) -> set[str]:
     """Return the topics that members subscribe to, without names that no topic can have."""
     return {name for name in members.topics if is_topic_name(name)}
 

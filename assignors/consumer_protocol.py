@@ -276,37 +276,14 @@ def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], genera
         _INT16.pack(-1) if rack is None else _pack_string(rack),
         _INT32.pack(generation),
     ]
-    return b"".join(parts) + _pack_partitions(owned, {})
+    return b"".join(parts) + _pack_partitions(owned)
 
 
-def write_assignments(plan: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, bytes]:
-    """Return the ConsumerProtocolAssignment of every member of ``plan``.
-
-    Version 0, with null user data: later versions have the same fields, and every client reads
-    this one. Sarama sends back user data that is not null when it joins again, and its sticky
-    leaders fail to decode empty data.
-    """
-    # Here, because a member that does not lead its group needs this module, and no numpy.
-    from assignors.partition_arrays import AssignedPartitions
-
-    if isinstance(plan, AssignedPartitions):
-        return plan.encode()
-    names: dict[str, bytes] = {}
-    return {
-        member: b"\0\0" + _pack_partitions(topics, names) + b"\xff\xff\xff\xff"
-        for member, topics in plan.items()
-    }
-
-
-def _pack_partitions(owned: Mapping[str, Sequence[int]], names: dict[str, bytes]) -> bytes:
+def _pack_partitions(owned: Mapping[str, Sequence[int]]) -> bytes:
     parts = [_INT32.pack(len(owned))]
     for topic, partitions in owned.items():
-        name = names.get(topic)
-        if name is None:
-            name = names[topic] = _pack_string(topic)
         count = len(partitions)
-        parts.append(name)
-        parts.append(_int32_array(count + 1).pack(count, *partitions))
+        parts += _pack_string(topic), _int32_array(count + 1).pack(count, *partitions)
     return b"".join(parts)
 
 

@@ -3,7 +3,7 @@
 The objectives are lexicographic and the result is exact. :mod:`placement_core.flow` has the
 argument; the steps here are:
 
-1. Encode the group as arrays (:mod:`assignors.encoding`).
+1. Encode the group as arrays (:mod:`assignors.group`).
 2. Compress it (`classify`). Partitions that are alike to every member form a class: same
    subscribers, same leader's rack, same weight. An assignment is then a small matrix: how many
    partitions of each class each member gets. What members own is counted per *cell*, a class and
@@ -30,17 +30,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.encoding import (
-    EncodedGroup,
-    TrafficWeights,
-    current_owners,
-    decode_plan,
-    encode_group,
-    topic_classes,
-    traffic_weights,
-)
+from assignors.assignment import UNASSIGNED, stable_order
+from assignors.group import Group
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
-from assignors.partition_arrays import UNASSIGNED, stable_order
+from assignors.weights import TrafficWeights, traffic_weights
 from placement_core.flow import (
     CostArray,
     IntArray,
@@ -99,20 +92,20 @@ class LeaderRackAwareCooperativeSticky:
         Nothing that a member claims raises: unknown racks cost locality, and invalid claims are
         ignored.
         """
-        group = encode_group(members, leader_racks)
-        owner = current_owners(group)
+        group = Group.of(members, leader_racks)
+        owner = group.owners()
         if not len(owner):
-            return decode_plan(group, owner, owner)
+            return group.plan(owner, owner)
         classes = classify(group, traffic_weights(group, weights), owner)
         solved = [(block, solve(block.network)) for block in self._networks(group, classes)]
         assigned = allocate(classes, owner, solved)
-        unproved = sum(
+        optimality_gap = sum(
             (total_cost(solution) - lower_bound(solution)) // block.off_rack_cost
             for block, solution in solved
         )
-        return decode_plan(group, assigned, owner, unproved)
+        return group.plan(assigned, owner, optimality_gap)
 
-    def _networks(self, group: EncodedGroup, classes: PartitionClasses) -> list[BlockNetwork]:
+    def _networks(self, group: Group, classes: PartitionClasses) -> list[BlockNetwork]:
         """Return a network per block, or per component in which a member may exceed its level."""
         sizes = np.bincount(classes.topic_class, classes.sizes, len(classes.subscribed))
         sizes = sizes.astype(np.int64)
@@ -181,12 +174,12 @@ class PartitionClasses:
     cell_owned: IntArray
 
 
-def classify(group: EncodedGroup, weights: TrafficWeights, owner: IntArray) -> PartitionClasses:
+def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> PartitionClasses:
     """Return the partition classes of ``group``; ``owner`` is per partition.
 
     Classes of heavier partitions come first: the solver then gives these the nearest members.
     """
-    topic_class, subscribed = topic_classes(group)
+    topic_class, subscribed = group.topic_classes()
     crossing_rank, row_of, column_of = _distinct_racks(group.crossing_rank)
     racks, members = len(crossing_rank), len(group.members)
     alike = len(subscribed) * racks
@@ -267,7 +260,7 @@ class BlockNetwork:
 
 
 def block_network(
-    group: EncodedGroup,
+    group: Group,
     table: PartitionClasses,
     topics: IntArray,
     subscriptions: IntArray,
@@ -348,7 +341,7 @@ def block_network(
 
 
 def _hubs(
-    group: EncodedGroup, table: PartitionClasses, subscriptions: IntArray
+    group: Group, table: PartitionClasses, subscriptions: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return the members sorted by hub, their hubs, and each hub's subscription and rack.
 

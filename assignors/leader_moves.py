@@ -7,28 +7,20 @@ leaders have been stable for long enough, and if it has not requested one recent
 restart, which moves every leader several times, then causes at most one rebalance, at its end.
 
 * `RefreshPolicy` is the decision, as a pure function of a state, an observation and a time.
-* `Observation` is what the policy looks at: the leaders' racks, their elections, how many
-  partitions are unstable, and the `Gain` of a rebalance.
-* `LeaderMoveMonitor` connects the policy to a group: the adapters start it with each assignment and
-  let it check their client's metadata.
+* `Observation` is its input: the leaders' racks, their elections, how many partitions are unstable,
+  and the `Gain` of a rebalance.
+
+:mod:`assignors.group_leader.monitor` connects the policy to a group.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
 
-from assignors.group_leader.logs import GroupContext, format_error, log
-from assignors.group_leader.metadata import Leaders
+from assignors.group_leader.metadata import PartitionMetadata
 from placement_core.errors import InvalidOptionError
-
-if TYPE_CHECKING:
-    from assignors.group_leader.rebalance import Assignments, Rebalance, RebalanceResult
-    from assignors.group_leader.subscriptions import JoinedMember
-    from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 
 # ---- The policy.
 
@@ -175,7 +167,7 @@ def validate_refresh(refresh: object) -> RefreshPolicy | None:
     )
 
 
-# ---- What the policy looks at.
+# ---- The input of the policy.
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,79 +191,6 @@ class Gain:
 NO_GAIN = Gain(0.0, 0, 0)
 
 
-def locality_gain(
-    assignor: Assignor,
-    members: Sequence[Member],
-    leader_racks: LeaderRacks,
-    weights: WeightSource | None = None,
-) -> Gain:
-    """Return the gain of a new assignment for ``members``, who own the assignment in force.
-
-    Partitions without an owner do not count. Raises what ``assignor`` raises.
-    """
-    # Here, because a consumer that does not lead its group needs the policy, and no numpy.
-    import numpy as np
-
-    from assignors.encoding import (
-        current_owners,
-        encode_assignment,
-        encode_group,
-        traffic_weights,
-    )
-    from assignors.partition_arrays import UNASSIGNED
-
-    group = encode_group(members, leader_racks)
-    before = current_owners(group)
-    after = encode_assignment(group, assignor.assign(members, leader_racks, weights).partitions)
-    compared = (before != UNASSIGNED) & (after != UNASSIGNED)
-    if not compared.any():
-        return NO_GAIN
-    before, after = (np.where(compared, owner, UNASSIGNED) for owner in (before, after))
-    traffic = traffic_weights(group, weights)
-    improvement = 0
-    for crossing_before, crossing_after in zip(
-        group.crossing_weights(before, traffic),
-        group.crossing_weights(after, traffic),
-        strict=True,
-    ):
-        if crossing_after > crossing_before:
-            break
-        improvement = max(improvement, crossing_before - crossing_after)
-    return Gain(
-        improvement=improvement * len(before) / traffic.total(np.ones(len(before), bool)),
-        off_rack=int(group.crossings(before)[-1]),
-        off_rack_after=int(group.crossings(after)[-1]),
-    )
-
-
-class PartitionMetadata(NamedTuple):
-    """One partition in a client's metadata: broker ids, -1 for no leader.
-
-    ``epoch`` is the leader epoch if the client has it, else any constant.
-    """
-
-    topic: str
-    partition: int
-    leader: int
-    epoch: int
-    replicas: Sequence[int]
-    in_sync: Collection[int]
-
-    def is_stable(self, brokers: frozenset[int]) -> bool:
-        """Return whether nothing about the partition is likely to change by itself.
-
-        Its leader and all its replicas are among ``brokers``, all are in sync, and the leader is
-        the preferred one. Brokers replace any other leader, by default within five minutes.
-        """
-        if self.leader not in brokers:
-            return False
-        return not self.replicas or (
-            self.leader == self.replicas[0]
-            and len(self.in_sync) >= len(self.replicas)
-            and brokers.issuperset(self.replicas)
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The leaders of a group's partitions at one moment.
@@ -279,12 +198,13 @@ class Observation:
     racks, epochs
         Topic to the rack of each partition's leader, and to its leader epoch.
     unstable_partitions
-        The number of partitions that are not stable, see :meth:`PartitionMetadata.is_stable`.
+        The number of partitions that are not stable, see
+        :meth:`~assignors.group_leader.metadata.PartitionMetadata.is_stable`.
     gain
         What a rebalance would gain.
     """
 
-    racks: LeaderRacks
+    racks: Mapping[str, Sequence[str | None]]
     epochs: Mapping[str, Sequence[int]]
     unstable_partitions: int
     gain: Gain
@@ -314,7 +234,7 @@ class Observation:
 
 
 def observe(
-    racks: LeaderRacks,
+    racks: Mapping[str, Sequence[str | None]],
     partitions: Iterable[PartitionMetadata],
     brokers: Collection[int],
     gain: Gain,
@@ -350,145 +270,6 @@ def leads_since_before_restart(leader_id: str, member_id: str, instance_id: str 
         return False
     prefix = f"{instance_id}-"
     return all(
-        each.startswith(prefix) and len(each) == len(prefix) + _UUID_LENGTH
-        for each in (leader_id, member_id)
+        known.startswith(prefix) and len(known) == len(prefix) + _UUID_LENGTH
+        for known in (leader_id, member_id)
     )
-
-
-# ---- The monitor.
-
-ReadMetadata = Callable[[Iterable[str]], tuple[Leaders, Iterable[PartitionMetadata]]]
-"""Returns what a client's metadata has of some topics."""
-
-PARTITIONS_PER_CHECK = 10_000
-"""A group of more partitions is checked less often, in proportion."""
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentPlan:
-    """The assignment in force: its members, what they own, and the leaders it was made for."""
-
-    joined: Sequence[JoinedMember]
-    assigned: Assignments
-    generation: int
-    leaders: Leaders
-
-    def members(self, leaders: Leaders) -> list[Member]:
-        """Return the members, each owning what it was assigned, as positions in ``leaders``."""
-        return [
-            member.to_member(
-                leaders.to_positions(self.assigned.get(member.id, {})), self.generation
-            )
-            for member in self.joined
-        ]
-
-
-class LeaderMoveMonitor:
-    """Decides when to request a rebalance, on the member that made the assignment in force.
-
-    Nothing here raises: an error costs locality and a line in the log.
-    """
-
-    def __init__(self, policy: RefreshPolicy, rebalance: Rebalance) -> None:
-        self._policy = policy
-        self._rebalance = rebalance
-        self._current_plan: CurrentPlan | None = None
-        self._state: RefreshState | None = None
-        self._generation = 0
-        self._partitions = 0
-        self._last_gain: tuple[Leaders, Gain] | None = None
-
-    @property
-    def interval(self) -> float:
-        """Seconds from one check to the next."""
-        return self._policy.check_interval * max(1.0, self._partitions / PARTITIONS_PER_CHECK)
-
-    def start(
-        self,
-        generation: int,
-        members: Sequence[JoinedMember],
-        result: RebalanceResult,
-        now: float,
-    ) -> None:
-        """Monitor the assignment ``result`` of ``members``, made in that generation.
-
-        An assignment from which partitions are withheld is not monitored: another round follows.
-        """
-        # An assignment is made twice in a generation if the brokers missed the first.
-        same_leader = generation <= 1 or generation in (self._generation, self._generation + 1)
-        before = (self._state or RefreshState()) if same_leader else None
-        self._state, self._generation = self._policy.initial_state(before, now), generation
-        self._current_plan = self._last_gain = None
-        self._partitions = sum(map(len, result.leaders.racks.values()))
-        if not result.withheld:
-            self._current_plan = CurrentPlan(
-                members, result.assignments, generation, result.leaders
-            )
-
-    def check(self, read: ReadMetadata, now: float, context: GroupContext) -> bool:
-        """Return whether to request a rebalance. If so, the reason is logged at INFO."""
-        if self._current_plan is None or self._state is None:
-            return False
-        try:
-            return self._check(self._current_plan, self._state, read, now, context)
-        except Exception as error:  # noqa: BLE001 - the consumer must go on
-            self._rebalance.log_once.log(
-                ("refresh", type(error)),
-                "checking for moved leaders failed: %s protocol=%s error=%s",
-                context,
-                self._rebalance.name,
-                format_error(error),
-                level=logging.ERROR,
-                traceback_of=error,
-            )
-        return False
-
-    def _check(
-        self,
-        plan: CurrentPlan,
-        state: RefreshState,
-        read: ReadMetadata,
-        now: float,
-        context: GroupContext,
-    ) -> bool:
-        leaders, partitions = read(plan.leaders.racks.keys())
-        if _partition_counts(leaders) != _partition_counts(plan.leaders):
-            # The client rebalances by itself when partitions are added or deleted.
-            self._state = replace(state, observation=None)
-            return False
-        observation = observe(
-            leaders.racks, partitions, leaders.broker_racks.keys(), self._gain(plan, leaders)
-        )
-        self._state, request = self._policy.step(state, observation, now)
-        if request:
-            log.info(
-                "requesting a rebalance because leaders moved: %s protocol=%s stable_seconds=%.0f"
-                " partitions=%d off_rack=%d off_rack_after=%d gain=%.1f%%",
-                context,
-                self._rebalance.name,
-                now - self._state.stable_since,
-                observation.partitions,
-                observation.gain.off_rack,
-                observation.gain.off_rack_after,
-                100 * observation.gain.improvement / observation.partitions,
-            )
-        return request
-
-    def _gain(self, plan: CurrentPlan, leaders: Leaders) -> Gain:
-        """Return the gain, computed only if leaders moved to other racks since the last check.
-
-        With the leaders that it was made for, an assignment has nothing to gain. Otherwise a group
-        whose assignor fails, for example, would rebalance again and again.
-        """
-        if leaders.racks == plan.leaders.racks:
-            return NO_GAIN
-        if self._last_gain is None or self._last_gain[0].racks != leaders.racks:
-            members = plan.members(leaders)
-            weights = self._rebalance.resolve_weights(leaders.racks)
-            gain = locality_gain(self._rebalance.assignor, members, leaders.racks, weights)
-            self._last_gain = leaders, gain
-        return self._last_gain[1]
-
-
-def _partition_counts(leaders: Leaders) -> dict[str, int]:
-    return {topic: len(row) for topic, row in leaders.racks.items()}

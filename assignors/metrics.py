@@ -24,7 +24,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from assignors.group_leader import Assignment
+from assignors.group_leader.history import Assignment
 
 LABELS = ("group", "protocol")
 

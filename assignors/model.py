@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,38 +93,6 @@ class Assignor(Protocol):
     ) -> Plan:
         """Return a plan that gives every partition of a subscribed topic to one subscriber."""
         ...
-
-
-def resolve_weights(
-    source: WeightSource | None,
-    topics: Iterable[str],
-    on_error: Callable[[str, Exception], Any] | None = None,
-) -> dict[str, NDArray[np.float64]] | None:
-    """Return the weights of ``topics`` as arrays; None if ``source`` is None.
-
-    Topics of unknown weight are left out. ``on_error`` is called with a topic whose weights cannot
-    be read, and the error. Without it, weights that are not numbers count as unknown, and whatever
-    a function raises is raised.
-    """
-    if source is None:
-        return None
-    weights: dict[str, NDArray[np.float64]] = {}
-    for topic in topics:
-        try:
-            row = source(topic) if callable(source) else source.get(topic)
-        except Exception as error:
-            if on_error is None:
-                raise
-            on_error(topic, error)
-            continue
-        if row is None:
-            continue
-        try:
-            weights[topic] = np.asarray(row, np.float64).reshape(-1)
-        except (TypeError, ValueError, OverflowError) as error:
-            if on_error is not None:
-                on_error(topic, error)
-    return weights
 
 
 MAX_IMBALANCE = 3.0

@@ -18,15 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignors.encoding import (
-    EncodedGroup,
-    current_owners,
-    decode_plan,
-    encode_group,
-    topic_classes,
-    traffic_weights,
-)
+from assignors.group import Group
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
+from assignors.weights import traffic_weights
 from placement_core.flow import (
     CostArray,
     IntArray,
@@ -80,13 +74,13 @@ class LeaderRackAwareRange:
         Arguments and errors are those of the sticky assignor. What members own has no influence;
         it is only counted in ``Plan.moved``.
         """
-        group = encode_group(members, leader_racks)
-        owner = current_owners(group)
+        group = Group.of(members, leader_racks)
+        owner = group.owners()
         traffic = traffic_weights(group, weights)
         weight = traffic.of_partition
         assigned = np.zeros(len(owner), np.int64)
         totals = np.zeros(len(group.members), np.int64)
-        unproved = 0
+        optimality_gap = 0
         local_rack = _local_racks(group)
         topic_sets = co_partitioned_topics(group, co_partitioned=self.co_partitioned)
         subscribers_of = _subscribers(group)
@@ -114,10 +108,10 @@ class LeaderRackAwareRange:
                 member, gap = self._solve(
                     group, partitions, subscribers, weight[partitions], totals[subscribers]
                 )
-                unproved += gap
+                optimality_gap += gap
             assigned[partitions] = member
             totals += len(topics) * np.bincount(member, minlength=len(totals))
-        return decode_plan(group, assigned, owner, unproved)
+        return group.plan(assigned, owner, optimality_gap)
 
     def _limits(self, count: int, subscribers: IntArray) -> tuple[int, int]:
         """Return the balanced maximum of ``count`` indexes per member, and the permitted one."""
@@ -130,13 +124,13 @@ class LeaderRackAwareRange:
 
     def _solve(
         self,
-        group: EncodedGroup,
+        group: Group,
         partitions: IntArray,
         subscribers: IntArray,
         weight: CostArray,
         totals: IntArray,
     ) -> tuple[IntArray, int]:
-        """Return the member of each index, and the number of off-rack partitions left unproved.
+        """Return the member of each index, and its optimality gap in off-rack partitions.
 
         ``partitions`` and ``weight`` are ``[topic, index]``, ``totals`` are per subscriber.
         """
@@ -165,7 +159,7 @@ class LeaderRackAwareRange:
 # ---- A single topic, without levels of racks.
 
 
-def _local_racks(group: EncodedGroup) -> IntArray | None:
+def _local_racks(group: Group) -> IntArray | None:
     """Return the local rack of members per rack of leaders, -1 if none; None with levels."""
     if group.ranks > 1:
         return None
@@ -217,7 +211,7 @@ def _assign_topic(
     return member
 
 
-def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[IntArray]:
+def co_partitioned_topics(group: Group, *, co_partitioned: bool) -> list[IntArray]:
     """Return the topics that are assigned together, sorted by first name.
 
     These have the same subscribers and partition count. Unless ``co_partitioned``, each topic is
@@ -225,22 +219,22 @@ def co_partitioned_topics(group: EncodedGroup, *, co_partitioned: bool) -> list[
     """
     if not co_partitioned:
         return [np.array([t]) for t in range(len(group.topics))]
-    classes, _ = topic_classes(group)
+    classes, _ = group.topic_classes()
     together: dict[tuple[int, int], list[int]] = {}
     for t, key in enumerate(zip(classes.tolist(), group.sizes.tolist(), strict=True)):
         together.setdefault(key, []).append(t)
     return [np.array(topics) for topics in together.values()]
 
 
-def _subscribers(group: EncodedGroup) -> dict[int, IntArray]:
+def _subscribers(group: Group) -> dict[int, IntArray]:
     """Return the subscribers of each topic, in the order of Apache's RangeAssignor."""
     order = _apache_order(group)
-    classes, subscribed = topic_classes(group)
+    classes, subscribed = group.topic_classes()
     of_class = [order[row[group.subscription[order]]] for row in subscribed]
     return {t: of_class[number] for t, number in enumerate(classes.tolist())}
 
 
-def _apache_order(group: EncodedGroup) -> IntArray:
+def _apache_order(group: Group) -> IntArray:
     """Return members with an instance id first, sorted by that; then the others, by member id."""
     members = group.members
     keys = [
@@ -250,9 +244,7 @@ def _apache_order(group: EncodedGroup) -> IntArray:
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 
-def _racks_make_no_difference(
-    group: EncodedGroup, partitions: IntArray, subscribers: IntArray
-) -> bool:
+def _racks_make_no_difference(group: Group, partitions: IntArray, subscribers: IntArray) -> bool:
     """Return whether there is one subscriber, none has a rack, no leader has, or all are alike."""
     leaders, racks = group.leader_rack[partitions], group.member_rack[subscribers]
     if len(racks) == 1 or not racks.any() or not leaders.any():

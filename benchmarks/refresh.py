@@ -9,11 +9,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from assignors import LeaderRackAwareCooperativeSticky, RefreshPolicy
-from assignors.consumer_protocol import MemberSubscription
-from assignors.group_leader import GroupContext, JoinedMember, LogOnce, Rebalance
+from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
+from assignors.group import Members
+from assignors.group_leader import GroupContext, LogOnce
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import Rebalance
 from assignors.kafka_python.leading import read_metadata
-from assignors.leader_moves import LeaderMoveMonitor
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_response, update_metadata
 
@@ -43,15 +44,10 @@ class GroupLeader:
             "benchmark", LeaderRackAwareCooperativeSticky(), False, None, LogOnce()
         )
         subscription = frozenset(self._leaders)
-        joined = [
-            JoinedMember(
-                f"m{n:03}",
-                None,
-                MemberSubscription(topics=subscription, rack=RACKS[n % len(RACKS)]),
-            )
-            for n in range(members)
-        ]
-        result = rebalance.run(lambda names: self._read(names)[0], joined)
+        joined = Members.of(
+            Member(f"m{n:03}", subscription, RACKS[n % len(RACKS)]) for n in range(members)
+        )
+        result = rebalance.run(joined, self._read(joined.topics)[0])
         self._monitor = LeaderMoveMonitor(RefreshPolicy(), rebalance)
         self._monitor.start(1, joined, result, 0.0)
 

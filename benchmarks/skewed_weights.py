@@ -10,7 +10,8 @@ import random
 import time
 from unittest import mock
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, encoding
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from assignors import weights as traffic_weights
 
 SHAPES = ((60, 7, 2), (1_000, 30, 10), (10_000, 100, 20), (20_000, 100, 20))
 SIGMAS = (0.0, 1.0, 2.0, 3.0)
@@ -52,7 +53,7 @@ def measure(
     assignor.assign(members, leaders, weights)
     milliseconds = (time.process_time() - start) * 1e3
     weight = off_rack()
-    with mock.patch.object(encoding, "PRECISIONS", ((float("inf"), 53),)):
+    with mock.patch.object(traffic_weights, "PRECISIONS", ((float("inf"), 53),)):
         optimum = off_rack()
     return milliseconds, weight / optimum - 1 if optimum else 0.0
 

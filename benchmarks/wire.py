@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from kafka.cluster import ClusterMetadata
@@ -14,10 +13,10 @@ from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
 from assignors.client_assignor import BoundAssignor
-from assignors.consumer_protocol import write_assignments
-from assignors.group_leader import GroupContext, read_members
+from assignors.group_leader import GroupContext
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.kafka_python.leading import read_metadata
+from assignors.subscriptions import read_members
 from benchmarks.shapes import RACKS, Leaders
 
 METADATA_VERSION = 9
@@ -99,14 +98,15 @@ def joined_members(members: list[Member], version: int) -> list[Any]:
 
 def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[], object]:
     """Return our leader's work, from encoded subscriptions to encoded assignments."""
-    read = partial(read_metadata, cluster_metadata(leaders))
+    cluster = cluster_metadata(leaders)
     response = joined_members(members, 3)
     bound = BoundAssignor(LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0]))
 
     def run() -> object:
         joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
-        result = bound.assign(joined, read, frozenset(), GroupContext("benchmark", 1), 0.0)
-        return write_assignments(result.assignments)
+        leaders, _ = read_metadata(cluster, joined.topics)
+        result = bound.assign(joined, leaders, frozenset(), GroupContext("benchmark", 1), 0.0)
+        return result.assignments.encode()
 
     return run
 

@@ -4,7 +4,7 @@
 >>> strategy = [LeaderRackAwareCooperativeStickyAssignor(rack="use1-az1")]
 
 Importing this package changes nothing in aiokafka. Constructing an assignor makes the
-AIOKafkaConsumers that are started afterwards use a coordinator of ours, as ``install()`` does;
+AIOKafkaConsumers that are started afterwards use rackward's coordinator, as ``install()`` does;
 see :mod:`assignors.aiokafka.coordinator`. Pass instances: a class is only accepted after
 ``install()``.
 

@@ -1,9 +1,9 @@
-"""The group coordinator of an AIOKafkaConsumer that has one of our assignors.
+"""The group coordinator of an AIOKafkaConsumer that has one of rackward's assignors.
 
 aiokafka calls an assignor for its metadata and for an assignment, and passes it each new
 assignment. That is too little in several ways, so `install` makes every AIOKafkaConsumer that is
 started afterwards use the subclass of aiokafka's coordinator below. It behaves exactly like
-aiokafka's own unless the consumer has one of our assignors; then it differs as follows:
+aiokafka's own unless the consumer has one of them; then it differs as follows:
 
 Subscriptions of other members
     aiokafka decodes every subscription as version 0 before it calls the assignor. What later
@@ -55,7 +55,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,23 +82,13 @@ from assignors.client_assignor import (
     log_not_monitored,
     topics_of,
 )
-from assignors.consumer_protocol import NO_GENERATION, write_assignments, write_user_data
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    GroupContext,
-    Leaders,
-    format_error,
-    log,
-    read_leaders,
-    read_members,
-)
-from assignors.leader_moves import (
-    LeaderMoveMonitor,
-    PartitionMetadata,
-    leads_since_before_restart,
-)
+from assignors.consumer_protocol import NO_GENERATION, write_user_data
+from assignors.group_leader import GroupContext, format_error, log, metadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT
+from assignors.leader_moves import leads_since_before_restart
 from assignors.rack_discovery import member_rack
+from assignors.subscriptions import read_members
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -111,7 +100,7 @@ RESPONSES_WITHOUT_TOPIC = 2
 def install() -> None:
     """Make every AIOKafkaConsumer that is started from now on use the classes of this adapter.
 
-    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
+    Constructing one of the assignors does this too. Idempotent and thread-safe. Raises
     UnsupportedClientError if the installed aiokafka lacks what the adapter relies on.
     """
     check_aiokafka()
@@ -143,7 +132,7 @@ class LinkedFetcher(Fetcher):  # type: ignore[misc]
 
 
 class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """aiokafka's coordinator, with a bound assignor for each of our assignors."""
+    """aiokafka's coordinator, with a bound one for each of rackward's assignors."""
 
     def __init__(self, client: Any, subscription: Any, **config: Any) -> None:
         check_aiokafka()
@@ -209,13 +198,13 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._group_subscription = topics_of(members)
         deleted_topics = await self._await_metadata(self._group_subscription)
         now = asyncio.get_running_loop().time()
-        read = partial(read_metadata, self.cluster)
-        result = bound.assign(members, read, deleted_topics, self.context, now)
+        leaders, _ = read_metadata(self.cluster, members.topics)
+        result = bound.assign(members, leaders, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
         self._schedule_revocation_check(result.withheld, bound)
         if bound.monitor is not None:
             self._led = self.generation, bound.monitor
-        return write_assignments(result.assignments)
+        return result.assignments.encode()
 
     async def _on_join_complete(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
@@ -391,22 +380,15 @@ class MetadataPoller:
                 coordinator.request_rejoin()
 
 
-def read_metadata(
-    cluster: Any, topics: Iterable[str]
-) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+def read_metadata(cluster: Any, topics: Iterable[str]) -> metadata.Metadata:
     """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
-    names = list(topics)
-    racks = {broker.nodeId: broker.rack for broker in cluster.brokers()}
-    # There is no public way to the replicas.
-    known = cluster._partitions
-    partitions = (
-        PartitionMetadata(
-            topic, number, partition.leader, UNKNOWN_EPOCH, partition.replicas, partition.isr
-        )
-        for topic in names
-        for number, partition in known.get(topic, {}).items()
+    return metadata.read_metadata(
+        cluster._partitions,  # There is no public way to the replicas.
+        {broker.nodeId: broker.rack for broker in cluster.brokers()},
+        topics,
+        "leader",
+        lambda partition: (UNKNOWN_EPOCH, partition.replicas, partition.isr),
     )
-    return read_leaders(known, attrgetter("leader"), racks, names), partitions
 
 
 _patch = ClassPatch(

@@ -15,7 +15,7 @@ except ImportError as error:
     raise unsupported_import(error, "confluent-kafka", "confluent-kafka>=2.13,<3") from error
 
 if TYPE_CHECKING:
-    from assignors.group_leader import Assignment
+    from assignors.group_leader.history import Assignment
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit", "logger")
 

@@ -23,7 +23,7 @@ from assignors.kafka_python.fixes import install_log_filters
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
-    from assignors.group_leader import Assignment
+    from assignors.group_leader.history import Assignment
 
 MAX_CONNECT_BACKOFF = 10.0
 """Seconds between attempts to connect, at most."""

@@ -57,7 +57,7 @@ from assignors.confluent.statistics import Statistics, completed
 from assignors.library_internals import UnsupportedClientError
 
 if TYPE_CHECKING:
-    from assignors.group_leader import Assignment
+    from assignors.group_leader.history import Assignment
 
 LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""

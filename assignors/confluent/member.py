@@ -30,7 +30,7 @@ from assignors.kafka_python.commits import (
 )
 
 if TYPE_CHECKING:
-    from assignors.group_leader import Assignment
+    from assignors.group_leader.history import Assignment
 
 JOIN_MS = 200
 """Milliseconds after which a thread that waits for a join checks for other work."""

@@ -4,7 +4,7 @@ Java's ``client.properties`` and librdkafka's configuration have different names
 settings (``ssl.truststore.location`` and ``ssl.ca.location``, ``sasl.jaas.config`` and
 ``sasl.username``). This package reads both, also mixed, and returns the settings for kafka-python
 or for librdkafka. It imports no client library, except for OAUTHBEARER, where kafka-python gets its
-tokens from an object of its own class.
+tokens from an object of a class that this package provides.
 """
 
 from assignors.connection.properties import (

@@ -24,17 +24,17 @@ import re
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
 from assignors.connection.tls import TlsSettings, read_tls, tls_context
 from placement_core import RackwardError
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ALLOW_HTTP = "rackward.oauth.allow.http"
@@ -397,8 +397,17 @@ class TokenEndpoint:
     """
 
     def __init__(self, settings: OidcSettings) -> None:
+        # Here and below, because an HTTP client takes memory that most consumers do not need.
+        import urllib.request
+
+        class RefuseRedirects(urllib.request.HTTPRedirectHandler):
+            """Another server must not get the secret."""
+
+            def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+                return None
+
         self._settings = settings
-        handlers: list[Any] = [_RefuseRedirects()]
+        handlers: list[Any] = [RefuseRedirects()]
         if settings.tls is None:
             # A proxy would get the secret in clear text.
             handlers.append(urllib.request.ProxyHandler({}))
@@ -408,6 +417,9 @@ class TokenEndpoint:
 
     def request(self, timeout: float = TIMEOUT_SECONDS) -> AccessToken:
         """Return a new token. Raise TokenError."""
+        import urllib.error
+        from http.client import HTTPException
+
         deadline, started = time.monotonic() + timeout, time.time()
         try:
             with self._opener.open(self._http_request(), timeout=timeout) as response:
@@ -426,7 +438,9 @@ class TokenEndpoint:
         # Not chained: an error of urllib has the request, and with it the secret.
         raise TokenError(f"no token from {urlsplit(self._settings.endpoint).netloc}: {problem}")
 
-    def _http_request(self) -> urllib.request.Request:
+    def _http_request(self) -> Any:
+        from urllib.request import Request
+
         settings = self._settings
         client_id, secret = settings.client_id, str(settings.client_secret)
         if settings.url_encode:
@@ -435,7 +449,7 @@ class TokenEndpoint:
         form = {"grant_type": "client_credentials"}
         if settings.scope is not None:
             form["scope"] = settings.scope
-        return urllib.request.Request(
+        return Request(
             settings.endpoint,
             data=urlencode(form).encode(),
             headers={
@@ -445,13 +459,6 @@ class TokenEndpoint:
             },
             method="POST",
         )
-
-
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Another server must not get the secret."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
 
 
 def _read_body(response: Any, deadline: float) -> bytes:
@@ -506,8 +513,10 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _http_problem(error: urllib.error.HTTPError, deadline: float) -> str:
+def _http_problem(error: HTTPError, deadline: float) -> str:
     """Return what an HTTP status other than 2xx means."""
+    from http.client import HTTPException
+
     if 300 <= error.code < 400:
         return f"HTTP status {error.code}: redirects are not followed; give the final URL"
     try:
@@ -523,7 +532,8 @@ def _http_problem(error: urllib.error.HTTPError, deadline: float) -> str:
 
 
 def _io_problem(error: Exception, timeout: float) -> str:
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    reason = getattr(error, "reason", None)  # Of a URLError: what has caused it.
+    cause = reason if isinstance(reason, Exception) else error
     match cause:
         case TimeoutError():
             return f"no response within {timeout:g} s"

@@ -49,7 +49,7 @@ class PropertyReader:
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._properties = properties
         providers = str(properties.get("config.providers") or "")
-        self._providers = {each.strip() for each in providers.split(",") if each.strip()}
+        self._providers = {name.strip() for name in providers.split(",") if name.strip()}
 
     def first_set(self, *names: str) -> str | None:
         """Return the first of the names that is set, or None."""
@@ -191,7 +191,7 @@ def server_list(text: str, name: str = "bootstrap.servers") -> tuple[str, ...]:
     host:port, and if there is no entry.
     """
     servers = []
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (server.strip() for server in text.split(","))):
         match = _SERVER.fullmatch(part)
         if match is None or not 0 < int(match["port"]) < 65536:
             shown = part.rpartition("@")[2]  # A password may stand before the @.

@@ -1,6 +1,6 @@
 """SASL credentials, from ``sasl.username`` and ``sasl.password`` or from ``sasl.jaas.config``.
 
-Java clients take credentials as the options of a login module, in a syntax of its own::
+Java clients take credentials as the options of a login module, in this syntax::
 
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="alice" password="alice-secret";

@@ -204,7 +204,7 @@ def _read_versions(reader: PropertyReader) -> tuple[str, ...] | None:
     text = reader.get_str(name)
     if text is None:
         return None
-    enabled = {each.strip() for each in text.split(",") if each.strip()}
+    enabled = {version.strip() for version in text.split(",") if version.strip()}
     if unknown := sorted(enabled.difference(_TLS_VERSIONS)):
         raise ConnectionPropertyError(
             name, f"{', '.join(unknown)} is not supported: choose from {', '.join(_TLS_VERSIONS)}"

@@ -8,29 +8,19 @@ the subscriptions, or the balance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.encoding import (
-    EncodedGroup,
-    TrafficWeights,
-    current_owners,
-    encode_assignment,
-    encode_group,
-    topic_classes,
-    traffic_weights,
-)
+from assignors.assignment import UNASSIGNED
 from assignors.explain.model import LeaderBrokers, Reason
+from assignors.group import Assigned, Group
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
-from assignors.partition_arrays import UNASSIGNED
 from assignors.range import LeaderRackAwareRange, co_partitioned_topics
+from assignors.weights import TrafficWeights, traffic_weights
 from placement_core.flow import IntArray
-
-Assigned = Mapping[str, Mapping[str, Sequence[int]]]
-"""Member id to topic to partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class Analysis:
         Per partition, the number of what is assigned as a whole: an index of co-partitioned topics.
     """
 
-    group: EncodedGroup
+    group: Group
     current: IntArray
     best: IntArray
     best_partitions: Assigned
@@ -101,13 +91,13 @@ def analyse(
 ) -> Analysis:
     """Compare ``assigned`` with what ``assignor`` computes. Raises what ``assignor`` raises."""
     owners = [replace(m, owned=assigned.get(m.id, {}), generation=0) for m in members]
-    group = encode_group(owners, leader_racks)
-    current = current_owners(group)
+    group = Group.of(owners, leader_racks)
+    current = group.owners()
     plan = assignor.assign(owners, leader_racks, weights)
-    best = encode_assignment(group, plan.partitions)
+    best = group.members_of(plan.partitions)
     traffic = traffic_weights(group, weights)
-    current_cost = group.crossing_weights(_complete(current, best), traffic)
-    best_cost = group.crossing_weights(best, traffic)
+    current_cost = traffic.crossings(group, _complete(current, best))
+    best_cost = traffic.crossings(group, best)
     return Analysis(
         group=group,
         current=current,
@@ -124,7 +114,7 @@ def _complete(current: IntArray, best: IntArray) -> IntArray:
     return np.where(current == UNASSIGNED, best, current)
 
 
-def _units(group: EncodedGroup, assignor: Assignor) -> IntArray:
+def _units(group: Group, assignor: Assignor) -> IntArray:
     unit: IntArray = np.arange(int(group.base[-1]))
     if isinstance(assignor, LeaderRackAwareRange):
         for topics in co_partitioned_topics(group, co_partitioned=assignor.co_partitioned):
@@ -213,7 +203,7 @@ def _improvable(analysis: Analysis) -> list[int]:
     group = analysis.group
     current = group.levels_crossed(analysis.current)
     best = group.levels_crossed(analysis.best)
-    subscribers = topic_classes(group)[0][group.topic_of]
+    subscribers = group.topic_classes()[0][group.topic_of]
     read = np.flatnonzero(analysis.current != UNASSIGNED)
     keys = np.stack([subscribers[read], group.leader_rack[read], analysis.traffic.index[read]])
     kind = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
@@ -233,7 +223,7 @@ def _was_local(analysis: Analysis, previous_leader_racks: LeaderRacks | None) ->
         topic: [*previous_leader_racks.get(topic, ()), *[None] * size][:size]
         for topic, size in zip(group.topics, group.sizes.tolist(), strict=True)
     }
-    then = encode_group(group.members, previous)
+    then = Group.of(group.members, previous)
     crossed = then.levels_crossed(analysis.current)
     local: NDArray[np.bool_] = (
         (analysis.current != UNASSIGNED) & (then.leader_rack > 0) & (crossed == 0)

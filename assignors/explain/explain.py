@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from assignors.assignment import UNASSIGNED
 from assignors.explain.causes import (
     Analysis,
-    Assigned,
     analyse,
     current_reasons,
     structural_reasons,
@@ -26,8 +26,8 @@ from assignors.explain.model import (
     Remedy,
     RemedyKind,
 )
+from assignors.group import Assigned
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
-from assignors.partition_arrays import UNASSIGNED
 from assignors.range import LeaderRackAwareRange
 from placement_core import parse_rack
 

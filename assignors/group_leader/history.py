@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 import numpy as np
 
-from assignors.encoding import encode_assignment, encode_group
+from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.explain import Explanation, explain
+from assignors.group import Group, Members
 from assignors.group_leader.logs import GroupContext
 from assignors.group_leader.metadata import Leaders
-from assignors.model import Assignor, LeaderRacks, Member, Weights
-from assignors.partition_arrays import UNASSIGNED
+from assignors.model import Assignor, LeaderRacks, Weights
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentInputs:
     """What an assignment was made from. References, not copies."""
 
-    members: Sequence[Member]
+    members: Members
     leaders: Leaders
     weights: Weights | None
     assignor: Assignor
@@ -83,27 +83,28 @@ class Assignment:
     withheld: int
     milliseconds: float
     inputs: AssignmentInputs = field(repr=False, compare=False)
-    assigned: Mapping[str, Mapping[str, Sequence[int]]] = field(repr=False, compare=False)
+    assigned: AssignedPartitions = field(repr=False, compare=False)
 
     @property
     def members(self) -> tuple[MemberAssignment, ...]:
         """The members sorted by id, and what each was assigned."""
-        leaders = self.inputs.leaders
-        group = encode_group(self.inputs.members, leaders.racks)
-        positions = {m: leaders.to_positions(topics) for m, topics in self.assigned.items()}
-        member = encode_assignment(group, positions)
-        known = (member != UNASSIGNED) & (group.leader_rack > 0)
-        is_local = known & (group.levels_crossed(member) == 0)
-        local = np.bincount(member[is_local], minlength=len(group.members)).tolist()
+        group = Group.of(self.inputs.members, self.inputs.leaders.racks)
+        member = group.members_of(self.assigned)
+        is_local = (member != UNASSIGNED) & (group.leader_rack > 0)
+        is_local &= group.levels_crossed(member) == 0
+        count = len(group.members)
+        local = np.bincount(member[is_local], minlength=count).tolist()
+        loads = np.bincount(self.assigned.assigned + 1, minlength=count + 1)[1:].tolist()
         return tuple(
-            MemberAssignment(
-                id=each.id,
-                instance_id=each.instance_id,
-                rack=each.rack or None,
-                partitions=sum(map(len, positions.get(each.id, {}).values())),
-                local=count,
+            MemberAssignment(member_id, instance_id, rack or None, load, of_rack)
+            for member_id, instance_id, rack, load, of_rack in zip(
+                group.members.ids,
+                group.members.instance_ids,
+                group.members.racks,
+                loads,
+                local,
+                strict=True,
             )
-            for each, count in zip(group.members, local, strict=True)
         )
 
     def explain(self, leader_racks: LeaderRacks | None = None) -> Explanation:
@@ -111,14 +112,12 @@ class Assignment:
 
         With ``leader_racks``, the present racks of the leaders (of the topics as they were),
         leaders that have moved since are a reason of their own. Solves dozens of assignments and
-        takes as long, so call it on demand and not in a rebalance. Topics whose partitions are not
-        0, 1, 2 and so on are left out.
+        takes as long, so call it on demand and not in a rebalance.
 
         Raises what the assignor raises.
         """
         inputs = self.inputs
-        racks = inputs.leaders.racks
-        then = {t: row for t, row in racks.items() if t not in inputs.leaders.partition_ids}
+        then = inputs.leaders.racks
         now = then if leader_racks is None else {t: leader_racks.get(t, then[t]) for t in then}
         return explain(
             inputs.members,

@@ -1,11 +1,12 @@
-"""The leaders of partitions, from a client's metadata."""
+"""Leaders and replicas of partitions, from a client's metadata."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from assignors.group_leader.logs import format_list
 from placement_core import parse_rack
@@ -17,62 +18,82 @@ class Leaders:
 
     racks
         Topic to the rack of each partition's leader, as an assignor takes it. None if there is no
-        leader, or its broker has no rack. The index is the partition's position.
-    partition_ids
-        Topic to the partition at each position, for topics whose partitions are not 0, 1, 2 and so
-        on. Brokers do not respond so, but an assignor that relied on it would assign partitions
-        that do not exist.
+        leader, or its broker has no rack.
     topics_without_metadata
-        The topics that the metadata does not have.
+        The topics that the metadata does not have, or not from partition 0 to the last.
     broker_racks
         Broker id to its rack.
     """
 
     racks: Mapping[str, list[str | None]]
-    partition_ids: Mapping[str, list[int]]
     topics_without_metadata: frozenset[str]
     broker_racks: Mapping[int, str | None]
 
-    def to_positions(self, owned: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
-        """Return ``owned`` with positions instead of partitions, without unknown partitions."""
-        if self.partition_ids.keys().isdisjoint(owned):
-            return owned
-        translated = dict(owned)
-        for topic in self.partition_ids.keys() & owned.keys():
-            position = {partition: at for at, partition in enumerate(self.partition_ids[topic])}
-            translated[topic] = [position[p] for p in owned[topic] if p in position]
-        return translated
+
+class PartitionMetadata(NamedTuple):
+    """One partition in a client's metadata: broker ids, -1 for no leader.
+
+    ``epoch`` is the leader epoch if the client has it, else any constant.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    epoch: int
+    replicas: Sequence[int]
+    in_sync: Collection[int]
+
+    def is_stable(self, brokers: frozenset[int]) -> bool:
+        """Return whether nothing about the partition is likely to change by itself.
+
+        Its leader and all its replicas are among ``brokers``, all are in sync, and the leader is
+        the preferred one. Brokers replace any other leader, by default within five minutes.
+        """
+        if self.leader not in brokers:
+            return False
+        return not self.replicas or (
+            self.leader == self.replicas[0]
+            and len(self.in_sync) >= len(self.replicas)
+            and brokers.issuperset(self.replicas)
+        )
 
 
-def read_leaders(
+Metadata = tuple[Leaders, Iterable[PartitionMetadata]]
+"""What a client's metadata has of some topics."""
+
+
+def read_metadata(
     partitions: Mapping[str, Mapping[int, Any]],
-    leader_of: Callable[[Any], int],
     broker_racks: Mapping[int, str | None],
     topics: Iterable[str],
-) -> Leaders:
-    """Return the leaders' racks of ``topics`` from a client's metadata.
+    leader: str,
+    others: Callable[[Any], tuple[int, Sequence[int], Collection[int]]],
+) -> Metadata:
+    """Return the leaders' racks and the replicas of ``topics`` from a client's metadata.
 
-    ``partitions`` has the metadata of each partition by topic and number, ``leader_of`` returns the
-    broker that leads one.
+    ``partitions`` has the client's object for each partition by topic and number. ``leader`` is the
+    name of its attribute with the broker that leads; ``others`` returns the leader epoch, the
+    replicas and those in sync.
     """
     racks: dict[str, list[str | None]] = {}
-    partition_ids: dict[str, list[int]] = {}
     without_metadata = set()
     rack_of = {broker: rack or None for broker, rack in broker_racks.items()}.get
+    leader_of = attrgetter(leader)
     for topic in topics:
         known = partitions.get(topic)
-        if not known:
+        numbers = list(range(len(known or ())))
+        # Brokers send all partitions of a topic. Without some of them, it waits for a response.
+        if not known or sorted(known) != numbers:
             without_metadata.add(topic)
             continue
-        numbers, rows = list(known), list(known.values())
-        consecutive = list(range(len(numbers)))
-        if numbers != consecutive:
-            numbers = sorted(numbers)
-            rows = [known[number] for number in numbers]
-            if numbers != consecutive:
-                partition_ids[topic] = numbers
+        rows = known.values() if [*known] == numbers else map(known.__getitem__, numbers)
         racks[topic] = list(map(rack_of, map(leader_of, rows)))
-    return Leaders(racks, partition_ids, frozenset(without_metadata), dict(broker_racks))
+    replicas = (
+        PartitionMetadata(topic, number, leader_of(partition), *others(partition))
+        for topic in racks
+        for number, partition in partitions[topic].items()
+    )
+    return Leaders(racks, frozenset(without_metadata), dict(broker_racks)), replicas
 
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")

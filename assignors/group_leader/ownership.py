@@ -3,16 +3,16 @@
 In a cooperative group members read on while they join. What a member owns must not be assigned to
 another before it has been revoked, so the leader withholds it, and assigns it when its owner has
 rejoined without it. What members own, though, is only what they say. A member that goes on claiming
-what it never had, or does not revoke what it was asked to, would keep partitions from everyone for
-ever: so it is under Java's and franz-go's leaders. Here a claim counts only if it can be true.
+what it never had, or never revokes, would keep partitions from everyone for ever, as it does under
+Java's and franz-go's leaders. Here a claim counts only if it can be true.
 
 A leader that made the last assignment, of generation g, knows what members can own in generation
-g + 1: the partitions that this assignment gave them; and what they claimed before it, which they
-were *asked* to revoke, in case they have not received it. A member that was not in the group then
-can own nothing. A static member is the same after a restart, under another id: brokers give it the
-assignment that it had. Every claim counts after an assignment that another leader made.
+g + 1: the partitions that this assignment gave them; and what they claimed before it and must
+revoke, in case they have not received it. A member that was not in the group then can own nothing.
+A static member is the same after a restart, under another id: brokers give it the assignment that
+it had. Every claim counts after an assignment that another leader made.
 
-A claim that a member was asked to revoke lapses with the second revocation timeout. One timeout is
+A claim whose revocation was requested expires with the second revocation timeout. One timeout is
 an assignment that was in force for REVOCATION_TIMEOUT seconds, while the group was stable and the
 member was in it. A member that follows the protocol has received it by then, and revokes before it
 joins again. The second timeout is for one whose request was lost just then.
@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.consumer_protocol import NO_GENERATION
-from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
+from assignors.group import Claims
 from placement_core.flow import IntArray
 
 Identity = tuple[str | None, str]
@@ -48,8 +50,8 @@ class Ownership:
         The assignment, and its generation.
     members
         Of each member in ``assigned``.
-    asked
-        Claims that the members were asked to revoke; their members are numbered as in ``assigned``.
+    revocation_requested
+        Claims that members must revoke; their members are numbered as in ``assigned``.
     timeouts
         Per such claim, how many revocation timeouts have passed.
     """
@@ -57,36 +59,36 @@ class Ownership:
     generation: int
     assigned: AssignedPartitions
     members: Sequence[Identity]
-    asked: Claims
+    revocation_requested: Claims
     timeouts: IntArray
 
     def timed_out(self) -> Ownership:
         """Return the same after one revocation timeout more."""
         return replace(self, timeouts=self.timeouts + 1)
 
-    def credible(
+    def is_possible(
         self, members: Sequence[Identity], claims: Claims
     ) -> tuple[NDArray[np.bool_], IntArray]:
         """Return whether each claim can be true, and its revocation timeouts.
 
         ``members`` are those that join the next generation, as the claims number them.
         """
-        before = {each: number for number, each in enumerate(self.members)}
-        member = np.array([before.get(each, UNASSIGNED - 1) for each in members], np.int64)
-        row = self.assigned.rows_of(claims)
-        credible = self.assigned.owner_of_rows(row) == member[claims.member]
+        before = {identity: number for number, identity in enumerate(self.members)}
+        member = np.array([before.get(identity, UNASSIGNED - 1) for identity in members], np.int64)
+        row = claims.rows(self.assigned.topics, self.assigned.base)
+        possible = self.assigned.owner_of_rows(row) == member[claims.member]
         timeouts = np.zeros(len(row), np.int64)
-        doubtful = (~credible).nonzero()[0]
-        if len(doubtful) and len(self.timeouts):
-            asked = dict(zip(self.asked.keys(self.members), self.timeouts.tolist(), strict=True))
-            for at, key in zip(doubtful, claims.where(~credible).keys(members), strict=True):
-                timeouts[at] = asked.get(key, MAX_REVOCATION_TIMEOUTS)
-            credible[doubtful] = timeouts[doubtful] < MAX_REVOCATION_TIMEOUTS
-        return credible, timeouts
+        unverified = (~possible).nonzero()[0]
+        if len(unverified) and len(self.timeouts):
+            keys = self.revocation_requested.keys(self.members)
+            passed = dict(zip(keys, self.timeouts.tolist(), strict=True))
+            for at, key in zip(unverified, claims.where(~possible).keys(members), strict=True):
+                timeouts[at] = passed.get(key, MAX_REVOCATION_TIMEOUTS)
+            possible[unverified] = timeouts[unverified] < MAX_REVOCATION_TIMEOUTS
+        return possible, timeouts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Withholding:
+class Withholding(NamedTuple):
     """An assignment without what others still own.
 
     withheld
@@ -126,10 +128,10 @@ def withhold(
         for member_id, instance in zip(planned.ids, instance_ids, strict=True)
     ]
     known = last if last is not None and last.generation + 1 == generation else None
-    row = planned.rows_of(claims)
+    row = claims.rows(planned.topics, planned.base)
     kept = planned.owner_of_rows(row) == claims.member
     assigned, count, ignored = planned, 0, []
-    asked, timeouts = claims.where(~kept), np.zeros(int(np.count_nonzero(~kept)), np.int64)
+    requested, timeouts = claims.where(~kept), np.zeros(int(np.count_nonzero(~kept)), np.int64)
     if len(timeouts):
         counts, passed = np.ones(len(row), bool), np.zeros(len(row), np.int64)
         if known is not None:
@@ -137,37 +139,28 @@ def withhold(
             is_contested = np.zeros(len(planned.assigned) + 1, bool)
             is_contested[row[~kept]] = True
             contested = is_contested[row]
-            counts[contested], passed[contested] = known.credible(members, claims.where(contested))
+            counts[contested], passed[contested] = known.is_possible(
+                members, claims.where(contested)
+            )
             ignored = [planned.ids[m] for m in np.unique(claims.member[~counts]).tolist()]
-        withheld = _withheld(planned, claims, row, kept, counts, generations, generation)
+        # Ignore generations not yet issued.
+        unissued = generations >= generation if generation >= 0 else np.zeros(len(members), bool)
+        of_claim = np.where(unissued, NO_GENERATION, generations)[claims.member]
+        # A partition is withheld if others claim it, unless its member has a claim as late.
+        located = counts & (row >= 0)
+        others, own = located & ~kept, located & kept
+        latest = np.full(len(planned.assigned), NO_GENERATION - 1)
+        np.maximum.at(latest, row[others], of_claim[others])
+        withheld = (latest >= NO_GENERATION) & (planned.assigned != UNASSIGNED)
+        withheld[row[own][of_claim[own] >= latest[row[own]]]] = False
         count = int(np.count_nonzero(withheld))
         if count:
             assigned = planned.without(withheld)
         revoked = counts & (assigned.owner_of_rows(row) != claims.member)
-        asked, timeouts = claims.where(revoked), passed[revoked]
+        requested, timeouts = claims.where(revoked), passed[revoked]
     # Of two assignments of one generation, members may have received either.
     is_repeated = last is not None and generation <= last.generation
-    ownership = None if is_repeated else Ownership(generation, assigned, members, asked, timeouts)
+    ownership = (
+        None if is_repeated else Ownership(generation, assigned, members, requested, timeouts)
+    )
     return Withholding(assigned, count, ignored, ownership)
-
-
-def _withheld(
-    planned: AssignedPartitions,
-    claims: Claims,
-    row: IntArray,
-    kept: NDArray[np.bool_],
-    counts: NDArray[np.bool_],
-    generations: IntArray,
-    generation: int,
-) -> NDArray[np.bool_]:
-    """Return whether each partition must be revoked by someone before it is assigned."""
-    # A generation that is yet to come is made up.
-    made_up = generations >= generation if generation >= 0 else np.zeros(len(generations), bool)
-    of_claim = np.where(made_up, NO_GENERATION, generations)[claims.member]
-    located = counts & (row >= 0)
-    latest = np.full(len(planned.assigned), NO_GENERATION - 1)
-    others, mine = located & ~kept, located & kept
-    np.maximum.at(latest, row[others], of_claim[others])
-    withheld: NDArray[np.bool_] = (latest >= NO_GENERATION) & (planned.assigned != UNASSIGNED)
-    withheld[row[mine][of_claim[mine] >= latest[row[mine]]]] = False
-    return withheld

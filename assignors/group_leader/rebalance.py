@@ -5,13 +5,15 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from assignors.encoding import MemberColumns, current_owners, encode_assignment, encode_group
+from assignors.assignment import UNASSIGNED, AssignedPartitions
+from assignors.group import Group, Members
 from assignors.group_leader.history import Assignment, AssignmentHistory, AssignmentInputs
 from assignors.group_leader.logs import (
     NO_CONTEXT,
@@ -24,18 +26,10 @@ from assignors.group_leader.logs import (
 )
 from assignors.group_leader.metadata import Leaders, rack_mismatch
 from assignors.group_leader.ownership import Ownership, withhold
-from assignors.group_leader.subscriptions import JoinedMember, JoinedMembers
-from assignors.model import (
-    Assignor,
-    LeaderRacks,
-    Member,
-    Plan,
-    Weights,
-    WeightSource,
-    resolve_weights,
-)
-from assignors.partition_arrays import AssignedPartitions
+from assignors.model import Assignor, LeaderRacks, Plan, Weights, WeightSource
+from assignors.weights import resolve_weights
 from placement_core import parse_rack
+from placement_core.flow import IntArray
 
 METADATA_TIMEOUT = 3.0
 """Seconds for which a leader waits for the metadata of topics that its client does not have yet."""
@@ -49,8 +43,9 @@ MAX_TOPICS_LOGGED = 50
 NO_METADATA = "has no metadata yet (unless it is new, grant this user Describe on it)"
 """Why a topic is not assigned: it is new, or its leader may not describe it."""
 
-Assignments = Mapping[str, Mapping[str, list[int]]]
-"""Member id to topic to partitions."""
+MAX_PARTITIONS_OF_TOPIC, MAX_PARTITIONS_WITHOUT_METADATA = 100_000, 1_000_000
+"""Of topics without metadata, the partitions that owners may keep: the arrays for them are as long
+as the highest claim, and a claim may be any number."""
 
 
 class RebalanceResult(NamedTuple):
@@ -59,7 +54,7 @@ class RebalanceResult(NamedTuple):
     ``ownership`` is what members can own afterwards, for the next rebalance; None if not known.
     """
 
-    assignments: Assignments
+    assignments: AssignedPartitions
     withheld: int
     leaders: Leaders
     ownership: Ownership | None = None
@@ -89,45 +84,40 @@ class Rebalance:
 
     def run(
         self,
-        read_leaders: Callable[[Iterable[str]], Leaders],
-        joined: Sequence[JoinedMember],
+        members: Members,
+        leaders: Leaders,
         deleted_topics: frozenset[str] = frozenset(),
         context: GroupContext = NO_CONTEXT,
         last: Ownership | None = None,
     ) -> RebalanceResult:
         """Return what each member is assigned.
 
-        ``read_leaders`` returns the leaders of the topics that members subscribe to.
-        ``deleted_topics`` are topics that brokers report as unknown. Of any other topic without
-        metadata, owners keep their partitions: they would get them back a moment later.
-        ``last`` is the ``ownership`` of this leader's last result for the group, None if another
-        member has led since.
+        ``leaders`` are those of the topics that members subscribe to. ``deleted_topics`` are topics
+        that brokers report as unknown. Of any other topic without metadata, owners keep their
+        partitions: they would get them back a moment later. ``last`` is the ``ownership`` of this
+        leader's last result for the group, None if another member has led since.
 
         Never raises because of what a member sent, of the weights or of the assignor: such an error
         costs locality and a line in the log, not the rebalance.
         """
         started = time.perf_counter()
-        group = JoinedMembers.of(joined)
-        leaders = read_leaders(group.topics)
-        members = group.to_columns(leaders)
         weights = self.resolve_weights(leaders.racks)
         plan = self._plan(members, leaders.racks, weights)
-        by_position = (
-            fallback_assignment(members, leaders.racks) if plan is None else plan.partitions
-        )
-        assigned = _to_partitions(by_position, members, leaders)
+        assigned = _assigned(plan, members, leaders.racks)
         if pending := leaders.topics_without_metadata - deleted_topics:
-            assigned = assigned.followed_by(_still_owned(group, pending))
+            assigned = assigned.followed_by(_still_owned(members, pending))
         withheld, ownership = 0, None
         if self.cooperative:
-            claims, generation = group.claims_while_joining, context.generation
-            withholding = withhold(
-                assigned, group.instance_ids, claims, group.generations, last, generation
+            assigned, withheld, ignored, ownership = withhold(
+                assigned,
+                members.instance_ids,
+                members.claims_while_joining,
+                members.generations,
+                last,
+                context.generation,
             )
-            assigned, withheld = withholding.assigned, withholding.withheld
-            ownership = withholding.ownership
-            self._log_ignored(withholding.ignored)
-        self._log_warnings(group, leaders, deleted_topics)
+            self._log_ignored(ignored)
+        self._log_warnings(members, leaders, deleted_topics)
         assignment = Assignment(
             group=context.group,
             generation=context.generation,
@@ -148,7 +138,7 @@ class Rebalance:
         return RebalanceResult(assigned, withheld, leaders, ownership)
 
     def _plan(
-        self, members: Sequence[Member], leader_racks: LeaderRacks, weights: Weights | None
+        self, members: Members, leader_racks: LeaderRacks, weights: Weights | None
     ) -> Plan | None:
         """Return the assignor's plan, or None if it fails."""
         try:
@@ -186,12 +176,12 @@ class Rebalance:
             )
 
     def _log_warnings(
-        self, joined: JoinedMembers, leaders: Leaders, deleted_topics: frozenset[str]
+        self, members: Members, leaders: Leaders, deleted_topics: frozenset[str]
     ) -> None:
         log_once = self.log_once.log
-        racks = {rack: parse_rack(rack) for rack in set(joined.racks)}
+        racks = {rack: parse_rack(rack) for rack in set(members.racks)}
         rackless = sorted(
-            {joined[m].client_name for m, rack in enumerate(joined.racks) if not racks[rack]}
+            {_client_name(members, m) for m, rack in enumerate(members.racks) if not racks[rack]}
             if None in racks.values()
             else ()
         )
@@ -211,11 +201,11 @@ class Rebalance:
         mismatch = rack_mismatch(racks, leaders.broker_racks.values())
         if mismatch:
             log_once("rack mismatch", "%s", mismatch)
-        for m, error in joined.errors:
+        for m, error in members.errors:
             log_once(
-                ("subscription error", joined[m].client_name, error.partition(":")[0]),
+                ("subscription error", _client_name(members, m), error.partition(":")[0]),
                 "ignoring a part of a subscription that cannot be decoded: member=%s error=%s",
-                sanitize(joined.ids[m]),
+                sanitize(members.ids[m]),
                 sanitize(error, 200),
             )
         missing = sorted(leaders.topics_without_metadata)
@@ -228,113 +218,63 @@ class Rebalance:
             self.log_once.reset(("topic", topic, "does not exist"))
 
 
-class HasAssignmentHistory:
-    """Mixin: access to an assignor's assignment history."""
-
-    rebalance: Rebalance
-
-    def last_assignment(self, group: str | None = None) -> Assignment | None:
-        """Return the last assignment that this assignor made, of ``group`` or of any.
-
-        None if no consumer with this assignor has been the leader of its group.
-        """
-        return self.rebalance.history.latest(group)
-
-    def assignments(self) -> tuple[Assignment, ...]:
-        """Return the last assignment of each group, for :mod:`assignors.metrics`."""
-        return self.rebalance.history.all()
+def _client_name(members: Members, m: int) -> str:
+    """Return a member's instance id or client id, for log lines: it survives a restart."""
+    # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
+    member_id = members.ids[m]
+    return members.instance_ids[m] or (member_id[:-37] if len(member_id) > 37 else member_id)
 
 
-# ---- From positions to partitions, and partitions of topics without metadata.
-
-
-def _to_partitions(
-    by_position: Mapping[str, Mapping[str, Sequence[int]]], members: MemberColumns, leaders: Leaders
-) -> AssignedPartitions:
-    """Return an assignment of positions as one of partitions."""
-    plan = by_position
-    if not isinstance(plan, AssignedPartitions):
-        group = encode_group(members, leaders.racks)
-        assigned = encode_assignment(group, plan)
-        plan = AssignedPartitions(members.ids, group.topics, group.base, assigned)
-    if not leaders.partition_ids:
-        return plan
-    return AssignedPartitions(
-        plan.ids, plan.topics, plan.base, plan.assigned, leaders.partition_ids
+def _assigned(plan: Plan | None, members: Members, leader_racks: LeaderRacks) -> AssignedPartitions:
+    """Return what each member is assigned by the plan, or without one."""
+    if plan is not None and isinstance(plan.partitions, AssignedPartitions):
+        return plan.partitions
+    group = Group.of(members, leader_racks)
+    return group.assignment(
+        fallback_assignment(group) if plan is None else group.members_of(plan.partitions)
     )
 
 
-def _still_owned(joined: JoinedMembers, topics: frozenset[str]) -> AssignedPartitions:
-    """Return the partitions of ``topics``, each for the member that owns it."""
-    claims = joined.claims
-    partition_ids = {}
-    for topic in topics & set(claims.names):
-        named = [at for at, name in enumerate(claims.names) if name == topic]
-        numbers = np.unique(claims.number[np.isin(claims.topic, named)])
-        partition_ids[topic] = numbers[numbers >= 0].tolist()
-    racks: dict[str, list[str | None]] = {t: [None] * len(ids) for t, ids in partition_ids.items()}
-    leaders = Leaders(racks, partition_ids, frozenset(), {})
-    group = encode_group(joined.to_columns(leaders), racks)
-    owner = current_owners(group)
-    return AssignedPartitions(joined.ids, group.topics, group.base, owner, partition_ids)
+def _still_owned(members: Members, topics: frozenset[str]) -> AssignedPartitions:
+    """Return the partitions of ``topics``, which have no metadata, each for its owner."""
+    claims = members.claims
+    kept = (claims.number >= 0) & (claims.number < MAX_PARTITIONS_OF_TOPIC)
+    sizes = np.zeros(len(claims.names), np.int64)
+    np.maximum.at(sizes, claims.topic[kept], claims.number[kept] + 1)
+    racks: dict[str, list[str | None]] = {}
+    total = 0
+    for size, topic in sorted(zip(sizes.tolist(), claims.names, strict=True)):
+        if topic in topics and total + size <= MAX_PARTITIONS_WITHOUT_METADATA:
+            racks[topic] = [None] * size
+            total += size
+    group = Group.of(members, racks)
+    return group.assignment(group.owners())
 
 
-# ---- The assignment if the assignor fails: the group must be able to settle.
-
-
-def fallback_assignment(
-    members: Iterable[Member], leader_racks: LeaderRacks
-) -> dict[str, dict[str, list[int]]]:
-    """Return a balanced assignment without regard to racks.
+def fallback_assignment(group: Group) -> IntArray:
+    """Return a balanced assignment without regard to racks, for when the assignor fails.
 
     Each partition stays with its owner unless that has the ceiling of the average load; then it
     goes to its least loaded subscriber. Owners keep partitions so that a cooperative group settles
     on this assignment, too.
     """
-    sorted_members = sorted(members, key=lambda member: member.id)
-    subscribers: dict[str, list[str]] = {}
-    for member in sorted_members:
-        for topic in member.topics:
-            if topic in leader_racks:
-                subscribers.setdefault(topic, []).append(member.id)
-    assigned: dict[str, dict[str, list[int]]] = {member.id: {} for member in sorted_members}
-    load = dict.fromkeys(assigned, 0)
-    total = sum(len(leader_racks[topic]) for topic in subscribers)
-    ceiling = -(-total // len(assigned)) if assigned else 0
-    owners = _owners(sorted_members, leader_racks)
-    for topic in sorted(subscribers):
+    assigned = group.owners()
+    count = len(group.members)
+    load = [0] * count
+    ceiling = -(-len(assigned) // count) if count else 0
+    for t, (start, end) in enumerate(pairwise(group.base.tolist())):
         pool = []
-        for partition in range(len(leader_racks[topic])):
-            owner = owners.get((topic, partition))
-            if owner is None or load[owner] >= ceiling:
+        for partition, owner in enumerate(assigned[start:end].tolist(), start):
+            if owner == UNASSIGNED or load[owner] >= ceiling:
                 pool.append(partition)
             else:
-                assigned[owner].setdefault(topic, []).append(partition)
                 load[owner] += 1
-        least_loaded = [(load[member], member) for member in subscribers[topic]]
+        subscribers = np.flatnonzero(group.subscribed[t, group.subscription]).tolist()
+        least_loaded = [(load[member], member) for member in subscribers]
         heapq.heapify(least_loaded)
         for partition in pool:
-            count, member_id = least_loaded[0]
-            heapq.heapreplace(least_loaded, (count + 1, member_id))
-            assigned[member_id].setdefault(topic, []).append(partition)
-            load[member_id] += 1
-    return {
-        member_id: {topic: sorted(partitions) for topic, partitions in topics.items()}
-        for member_id, topics in assigned.items()
-    }
-
-
-def _owners(members: Sequence[Member], leader_racks: LeaderRacks) -> dict[tuple[str, int], str]:
-    """Return the owner of each partition: the subscriber with the claim of highest generation.
-
-    Of several such claims, the first by member id counts.
-    """
-    claims: dict[tuple[str, int], tuple[int, str]] = {}
-    for member in members:
-        for topic, partitions in member.owned.items():
-            if topic in member.topics and topic in leader_racks:
-                for partition in partitions:
-                    claim = claims.get((topic, partition))
-                    if claim is None or claim[0] < member.generation:
-                        claims[topic, partition] = (member.generation, member.id)
-    return {partition: member_id for partition, (_, member_id) in claims.items()}
+            _, member = least_loaded[0]
+            load[member] += 1
+            heapq.heapreplace(least_loaded, (load[member], member))
+            assigned[partition] = member
+    return assigned

@@ -4,7 +4,7 @@
 >>> strategy = [LeaderRackAwareCooperativeStickyAssignor(rack="use1-az1")]
 
 Importing this package changes nothing in kafka-python. Constructing an assignor makes the
-KafkaConsumers that are constructed afterwards use a coordinator of ours, as ``install()`` does;
+KafkaConsumers that are constructed afterwards use rackward's coordinator, as ``install()`` does;
 see :mod:`assignors.kafka_python.coordinator`. Pass instances: a class is only accepted after
 ``install()``.
 """

@@ -15,15 +15,15 @@ from assignors.client_assignor import (
     RangeClientAssignor,
     is_client_assignor,
 )
-from assignors.group_leader import WeightSource
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from assignors.model import WeightSource
 from assignors.rack_discovery import RackSource
 
 
 class LeaderFetcher(Fetcher):  # type: ignore[misc]
-    """kafka-python's fetcher, which sends no rack if the consumer has one of our assignors.
+    """kafka-python's fetcher, which sends no rack if the consumer has one of these assignors.
 
     Brokers with a rack-aware ``replica.selector.class`` would redirect it to followers.
     """
@@ -42,7 +42,7 @@ _patch = ClassPatch(
 def install() -> None:
     """Make every KafkaConsumer that is constructed from now on use the classes of this adapter.
 
-    Constructing one of our assignors does this too. Idempotent and thread-safe. Raises
+    Constructing one of the assignors does this too. Idempotent and thread-safe. Raises
     UnsupportedClientError if the installed kafka-python lacks what the adapter relies on.
     """
     check_kafka_python()

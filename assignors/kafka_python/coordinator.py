@@ -1,9 +1,9 @@
-"""The group coordinator of a KafkaConsumer that has one of our assignors.
+"""The group coordinator of a KafkaConsumer that has one of rackward's assignors.
 
 kafka-python 3.0 calls an assignor for its metadata and for an assignment, and passes it each new
 assignment. That is too little in several ways, so `assignors.kafka_python.install` makes every
 KafkaConsumer that is constructed afterwards use the subclass of kafka-python's coordinator below.
-It behaves exactly like kafka-python's own unless the consumer has one of our assignors; then it
+It behaves exactly like kafka-python's own unless the consumer has one of them; then it
 differs as follows; see :mod:`assignors.kafka_python.leading` for what only a group leader does.
 
 Owned partitions
@@ -57,15 +57,15 @@ from assignors.rack_discovery import member_rack
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
+    from assignors.group_leader.monitor import LeaderMoveMonitor
     from assignors.kafka_python.leading import GroupLeader
-    from assignors.leader_moves import LeaderMoveMonitor
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
 
 
 def enable_workarounds(consumer: Any) -> None:
-    """Work around kafka-python's faults in a KafkaConsumer that has none of our assignors.
+    """Work around kafka-python's faults in a KafkaConsumer that has none of rackward's assignors.
 
     A consumer that has one is treated when it is constructed. docs/kafka-python.md describes the
     faults. Raises TypeError if ``consumer`` was constructed before `install` was called.
@@ -84,7 +84,7 @@ class MetadataPending(RetriableError):  # type: ignore[misc]
 
 
 class RackAwareCoordinator(FixedCoordinator):
-    """kafka-python's coordinator, with a bound assignor for each of our assignors."""
+    """kafka-python's coordinator, with a bound one for each of rackward's assignors."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         check_kafka_python()
@@ -99,16 +99,20 @@ class RackAwareCoordinator(FixedCoordinator):
         self._client_rack = configs.get("client_rack")
         assignors = self._bind(configs.get("assignors", ()))
         self._bound = {
-            each.name: each for each in assignors if isinstance(each, KafkaPythonBoundAssignor)
+            assignor.name: assignor
+            for assignor in assignors
+            if isinstance(assignor, KafkaPythonBoundAssignor)
         }
         if self._bound:
             configs = {**configs, "assignors": assignors}
         super().__init__(client, subscription, **configs)
-        if self._bound and all(_wants_workarounds(each.assignor) for each in self._bound.values()):
+        if self._bound and all(
+            _wants_workarounds(bound.assignor) for bound in self._bound.values()
+        ):
             self.enable_workarounds()
 
     def _bind(self, assignors: Iterable[Any]) -> list[Any]:
-        """Return ``assignors`` with each of ours replaced by a bound one."""
+        """Return ``assignors`` with each of rackward's replaced by a bound one."""
         from assignors.client_assignor import bind
 
         return bind(assignors, lambda each: KafkaPythonBoundAssignor(each, self, self._client_rack))
@@ -291,7 +295,7 @@ def _wants_workarounds(assignor: Strategy) -> bool:
 
 
 class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """One of our assignors in a consumer, as kafka-python's coordinator calls it."""
+    """One of rackward's assignors in a consumer, as kafka-python's coordinator calls it."""
 
     def __init__(
         self, assignor: Strategy, coordinator: RackAwareCoordinator, client_rack: str | None = None

@@ -6,7 +6,7 @@ for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -17,20 +17,12 @@ from assignors.client_assignor import (
     DescribedMember,
     topics_of,
 )
-from assignors.consumer_protocol import write_assignments
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    GroupContext,
-    JoinedMember,
-    JoinedMembers,
-    Leaders,
-    format_list,
-    read_leaders,
-    read_members,
-)
+from assignors.group import Members
+from assignors.group_leader import GroupContext, format_list, metadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT
 from assignors.kafka_python.coordinator import MetadataPending
-from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
+from assignors.subscriptions import read_members
 
 __all__ = ["REVOCATION_TIMEOUT", "GroupLeader", "read_metadata"]
 
@@ -52,7 +44,7 @@ class GroupLeader:
 
     def read_members(
         self, members: Iterable[Any], responses: int, now: float
-    ) -> tuple[JoinedMembers, frozenset[str]]:
+    ) -> tuple[Members, frozenset[str]]:
         """Return the members of a JoinGroup response, and those of their topics that do not exist.
 
         Raises MetadataPending while brokers may still return metadata of one of the others.
@@ -63,16 +55,16 @@ class GroupLeader:
     def assign(
         self,
         assignor: ClientAssignor,
-        joined: Sequence[JoinedMember],
+        joined: Members,
         deleted_topics: frozenset[str],
         context: GroupContext,
         now: float,
     ) -> tuple[dict[str, bytes], int]:
         """Return the encoded assignment of each member, and the number of withheld partitions."""
         bound = self._bound(assignor)
-        read = partial(read_metadata, self._cluster)
-        result = bound.assign(joined, read, deleted_topics, context, now)
-        return write_assignments(result.assignments), result.withheld
+        leaders, _ = read_metadata(self._cluster, joined.topics)
+        result = bound.assign(joined, leaders, deleted_topics, context, now)
+        return result.assignments.encode(), result.withheld
 
     def resume(
         self,
@@ -123,24 +115,13 @@ class GroupLeader:
         return frozenset(unseen - pending - self._cluster.unauthorized_topics)
 
 
-def read_metadata(
-    cluster: Any, topics: Iterable[str]
-) -> tuple[Leaders, Iterable[PartitionMetadata]]:
+def read_metadata(cluster: Any, topics: Iterable[str]) -> metadata.Metadata:
     """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
-    names = list(topics)
-    racks = {broker.node_id: broker.rack for broker in cluster.brokers()}
-    # There is no public way to the replicas. Each response replaces the dictionary as a whole.
-    known = cluster._partitions
-    partitions = (
-        PartitionMetadata(
-            topic,
-            number,
-            partition.leader_id,
-            partition.leader_epoch,
-            partition.replica_nodes,
-            partition.isr_nodes,
-        )
-        for topic in names
-        for number, partition in known.get(topic, {}).items()
+    return metadata.read_metadata(
+        # There is no public way to the replicas. Each response replaces the dictionary as a whole.
+        cluster._partitions,
+        {broker.node_id: broker.rack for broker in cluster.brokers()},
+        topics,
+        "leader_id",
+        attrgetter("leader_epoch", "replica_nodes", "isr_nodes"),
     )
-    return read_leaders(known, attrgetter("leader_id"), racks, names), partitions

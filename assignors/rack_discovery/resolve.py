@@ -16,7 +16,7 @@ A consumer that is given no rack searches these sources, in this order:
 What is set for this process comes before what happens to be installed. A variable that is blank
 counts as not set.
 
-Sources run one after another, each in a thread of its own, with a limit for each and for all of
+Sources run one after another, each in a thread, with a limit for each and for all of
 them together. Results are cached for a moment, so that a consumer with two assignors searches once.
 """
 
@@ -254,7 +254,7 @@ def validate_rack(rack: object) -> str:
 
 
 class RackResolver:
-    """:func:`resolve_rack` with a cache and a log of its own. Thread-safe."""
+    """:func:`resolve_rack` with a cache and a log. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

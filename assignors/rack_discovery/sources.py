@@ -188,7 +188,7 @@ def run_command(command: Sequence[str], timeout: float, max_bytes: int) -> bytes
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # A session of its own, so that its children can be killed with it.
+            # In a new session, so that its children can be killed with it.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

@@ -154,7 +154,7 @@ def test_topics_that_the_leader_does_not_subscribe_to(
     assert owned == {"a1": partitions_of(leader_topic, 6), "b1": partitions_of(other_topic, 6)}
 
 
-def test_a_new_leader_keeps_assignments_of_topics_without_metadata(cluster: Cluster) -> None:
+def test_new_leader_keeps_topics_without_metadata_assigned(cluster: Cluster) -> None:
     one, other = new_name("one"), new_name("other")
     create_topic(cluster, one, replicas_led_from(evenly(6)))
     create_topic(cluster, other, replicas_led_from(evenly(6)))

@@ -191,7 +191,7 @@ def test_an_old_commit_is_not_for_a_recreated_topic(cluster: Cluster, created_ag
         client.close()
 
 
-def test_a_partition_that_comes_back_is_read_from_its_latest_committed_offset(
+def test_regained_partition_begins_at_latest_committed_offset(
     cluster: Cluster,
 ) -> None:
     """kafka-python keeps the result of a request for offsets whose caller's time was over."""

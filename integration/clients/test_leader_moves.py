@@ -240,7 +240,7 @@ def test_without_a_policy_no_rebalance_is_requested(cluster: Cluster, requests: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_flapping_leaders_cause_one_rebalance_when_they_are_stable(
+def test_flapping_leaders_cause_one_rebalance_once_stable(
     cluster: Cluster, requests: Requests
 ) -> None:
     leaders = Leaders(cluster)

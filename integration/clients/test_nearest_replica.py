@@ -153,7 +153,7 @@ def almost_none(share: float) -> bool:
     return share < 0.1
 
 
-def test_followers_are_read_and_leaders_while_a_follower_is_unavailable(
+def test_leaders_are_read_while_a_follower_is_unavailable(
     stretched: Cluster,
 ) -> None:
     topic = create_topic(stretched, new_name("nearest"), REPLICAS)
@@ -196,7 +196,7 @@ def test_followers_are_read_and_leaders_while_a_follower_is_unavailable(
         assert offsets == list(range(len(offsets)))
 
 
-def test_members_of_a_group_read_followers_while_others_join_and_leave(stretched: Cluster) -> None:
+def test_members_read_followers_while_others_join_and_leave(stretched: Cluster) -> None:
     topic = create_topic(stretched, new_name("group"), REPLICAS)
     tps = [(topic, number) for number in range(len(REPLICAS))]
     readings: dict[str, NearestReplicas] = {}

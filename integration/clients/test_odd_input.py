@@ -133,7 +133,7 @@ def test_a_topic_that_does_not_exist_yet(
     assert partitions_of(absent, 3) <= owned["b1"]
 
 
-def test_a_member_that_subscribes_to_five_thousand_missing_topics(
+def test_a_member_subscribes_to_five_thousand_missing_topics(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Members may take long to decode the responses.
@@ -177,7 +177,7 @@ def test_a_topic_deleted_during_a_rebalance(
 
 
 @LIBRARIES
-def test_an_unrevoked_claim_expires_after_two_timeouts(
+def test_unrevoked_partitions_are_withheld_for_two_timeouts(
     cluster: Cluster,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -190,7 +190,7 @@ def test_join_and_leave_of_an_eager_group(
 
 
 @pytest.mark.slow
-def test_retained_partitions_are_read_while_a_slow_member_delays_a_rebalance(
+def test_kept_partitions_are_read_while_a_slow_member_delays(
     cluster: Cluster,
 ) -> None:
     # The rebalance takes until the slowest member polls. The others keep reading.

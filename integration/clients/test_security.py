@@ -191,7 +191,7 @@ def test_a_java_consumer_with_the_properties_for_spark(secured: Secured, listene
         group.settle(expected)
 
 
-def test_a_java_consumer_gets_a_token_with_the_properties_for_spark(
+def test_java_consumer_gets_a_token_with_properties_for_spark(
     secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker here takes tokens without a signature only, and Java's consumer refuses those."""

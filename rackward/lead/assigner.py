@@ -15,22 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assignors.consumer_protocol import NO_GENERATION
-from assignors.encoding import encode_assignment, encode_group
-from assignors.group_leader import (
-    Assignor,
-    GroupContext,
-    JoinedMember,
-    LogOnce,
-    Ownership,
-    Rebalance,
-    RebalanceResult,
-    format_error,
-    is_topic_name,
-    sanitize,
-)
+from assignors.group import Group, Members
+from assignors.group_leader import GroupContext, LogOnce, format_error, is_topic_name, sanitize
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.ownership import Ownership
+from assignors.group_leader.rebalance import Rebalance, RebalanceResult
 from assignors.kafka_python.leading import read_metadata
-from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
-from assignors.model import LeaderRacks, Member, Plan, WeightSource
+from assignors.leader_moves import RefreshPolicy
+from assignors.model import Assignor, LeaderRacks, Member, Plan, WeightSource
 from rackward.groups.host_racks import HostRacks
 from rackward.lead.protocols import (
     PreviousAssignment,
@@ -95,7 +87,7 @@ class GroupAssigner:
         has_mapping = bool(self._host_racks.hosts or self._host_racks.networks)
         return has_mapping or not (strategy.cooperative or strategy.by_topic)
 
-    def read(self, protocol: str, members: Sequence[RawMember]) -> list[JoinedMember]:
+    def read(self, protocol: str, members: Sequence[RawMember]) -> Members:
         """Return the members that read, with racks and with what they own or owned."""
         racks = {}
         for member in members:
@@ -106,7 +98,7 @@ class GroupAssigner:
                 racks[member.id] = rack
         strategy = self._protocols[protocol]
         joined = read_members(protocol, strategy, members, self.previous, racks)
-        self.topics = topics_of(joined)
+        self.topics = frozenset(filter(is_topic_name, joined.topics))
         return joined
 
     def assign(
@@ -114,7 +106,7 @@ class GroupAssigner:
         protocol: str,
         generation: int,
         raw: Sequence[RawMember],
-        joined: Sequence[JoinedMember],
+        joined: Members,
         cluster: Any,
         deleted: frozenset[str],
         now: float,
@@ -126,13 +118,8 @@ class GroupAssigner:
         """
         context = GroupContext(self.group, generation)
         rebalance = self._rebalance(protocol)
-        result = rebalance.run(
-            lambda topics: read_metadata(cluster, filter(is_topic_name, topics))[0],
-            joined,
-            deleted,
-            context,
-            self._ownership,
-        )
+        leaders, _ = read_metadata(cluster, self.topics)
+        result = rebalance.run(joined, leaders, deleted, context, self._ownership)
         self._ownership = result.ownership
         self._monitor = self._monitors.get(protocol)
         if self._monitor is not None:
@@ -192,9 +179,8 @@ class GroupAssigner:
         if latest is None or self.metrics.off_rack is None:
             return
         leaders, _ = read_metadata(cluster, latest.inputs.leaders.racks)
-        group = encode_group(latest.inputs.members, leaders.racks)
-        positions = {m: leaders.to_positions(owned) for m, owned in latest.assigned.items()}
-        off_rack = int(group.crossings(encode_assignment(group, positions))[-1])
+        group = Group.of(latest.inputs.members, leaders.racks)
+        off_rack = int(group.crossings(group.members_of(latest.assigned))[-1])
         self.metrics = replace(self.metrics, off_rack=off_rack)
 
     def _rebalance(self, protocol: str) -> Rebalance:
@@ -210,12 +196,6 @@ class GroupAssigner:
             if self._refresh is not None:
                 self._monitors[protocol] = LeaderMoveMonitor(self._refresh, rebalance)
         return self._rebalances[protocol]
-
-
-def topics_of(joined: Iterable[JoinedMember]) -> frozenset[str]:
-    """Return the topics that members subscribe to, without names that no topic can have."""
-    names = frozenset[str]().union(*{member.subscription.topics for member in joined})
-    return frozenset(filter(is_topic_name, names))
 
 
 def _partition_counts(cluster: Any, topics: Iterable[str]) -> dict[str, int]:

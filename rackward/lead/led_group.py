@@ -20,21 +20,10 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
 
-from assignors.consumer_protocol import (
-    NO_GENERATION,
-    ConsumerProtocolError,
-    SubscriptionReader,
-    write_assignments,
-)
-from assignors.group_leader import (
-    METADATA_TIMEOUT,
-    REVOCATION_TIMEOUT,
-    RebalanceResult,
-    format_error,
-    format_list,
-    format_traceback,
-    sanitize,
-)
+from assignors.assignment import NOTHING_ASSIGNED
+from assignors.consumer_protocol import NO_GENERATION, ConsumerProtocolError, SubscriptionReader
+from assignors.group_leader import format_error, format_list, format_traceback, sanitize
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT, RebalanceResult
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka.groups import LEADER_MARKER, leads_for_rackward
@@ -489,8 +478,10 @@ class LedGroup:
             )
         )
         others = [member for member in members if member.id != self._member.id]
-        assignments = {member.id: result.assignments.get(member.id, {}) for member in others}
-        await self._member.sync(write_assignments(assignments) | {self._member.id: LEADER_MARKER})
+        # Members that read nothing are not in the result.
+        nothing = {member.id: NOTHING_ASSIGNED for member in others}
+        encoded = nothing | result.assignments.encode() | {self._member.id: LEADER_MARKER}
+        await self._member.sync(encoded)
         self._others = {member.id: member.instance_id for member in others}
         self._names = {m: self._names[m] for m in self._others if m in self._names}
         self._next_check = now + self._assigner.check_interval

@@ -42,7 +42,9 @@ from assignors.consumer_protocol import (
     SubscriptionReader,
     split_user_data,
 )
-from assignors.group_leader import Assignor, JoinedMember
+from assignors.group import Members
+from assignors.model import Assignor
+from assignors.subscriptions import read_members as to_columns
 from placement_core import InvalidOptionError
 from rackward.kafka.groups import RACK_AFFINITY, read_affinity_rack
 
@@ -215,7 +217,7 @@ def read_members(
     members: Sequence[RawMember],
     previous: PreviousAssignment,
     racks: Mapping[str, str] | None = None,
-) -> list[JoinedMember]:
+) -> Members:
     """Return the members that read, with what they own or owned until they joined.
 
     Members without topics and claims, such as the leader itself, are left out. ``racks`` are racks
@@ -244,8 +246,8 @@ def read_members(
             )
         if subscription.rack is None and racks and member.id in racks:
             subscription = replace(subscription, rack=racks[member.id])
-        joined.append(JoinedMember(member.id, member.instance_id, subscription))
-    return joined
+        joined.append((member.id, member.instance_id, subscription))
+    return to_columns(joined)
 
 
 def match_previous(members: Sequence[RawMember], previous: PreviousAssignment) -> dict[str, Owned]:

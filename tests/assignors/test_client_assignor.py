@@ -33,7 +33,7 @@ from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from assignors.rack_discovery import discover
 from placement_core import InvalidOptionError, RackwardError
-from tests.support.group_leader import joined_member, leaders_in
+from tests.support.group_leader import joined_member, leaders_in, rebalanced
 
 ADAPTERS = pytest.mark.parametrize("adapter", [assignors.kafka_python, assignors.aiokafka])
 NAMES = ["LeaderRackAwareRangeAssignor", "LeaderRackAwareCooperativeStickyAssignor"]
@@ -195,9 +195,8 @@ def test_partitions_are_weighed_by_the_given_traffic(kind: Any) -> None:
 def test_the_last_assignment_is_that_of_the_named_group() -> None:
     assignor = CooperativeStickyClientAssignor(rack=None)
     for group in ("g", "h"):
-        assignor.rebalance.run(
-            lambda _: leaders_in(t=["a"]), [joined_member("m", "a")], context=GroupContext(group, 1)
-        )
+        members, context = [joined_member("m", "a")], GroupContext(group, 1)
+        rebalanced(assignor.rebalance, leaders_in(t=["a"]), members, context=context)
     last = [assignor.last_assignment(group) for group in (None, "g", "h")]
     assert [each and each.group for each in last] == ["h", "g", "h"]
     assert assignor.last_assignment("absent") is None

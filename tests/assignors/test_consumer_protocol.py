@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.consumer_protocol import (
@@ -17,7 +16,6 @@ from assignors.consumer_protocol import (
     ConsumerProtocolError,
     MemberSubscription,
     SubscriptionReader,
-    write_assignments,
     write_user_data,
 )
 from tests.support.kafka_python import subscription_bytes
@@ -268,16 +266,6 @@ def test_claims_on_one_topic_in_two_entries_are_merged() -> None:
 def test_user_data_in_another_layout_is_an_error(data: bytes) -> None:
     with pytest.raises(ConsumerProtocolError):
         SubscriptionReader().read_user_data(data)
-
-
-@given(st.dictionaries(topic_names, claims, max_size=3))
-def test_kafka_python_decodes_the_assignments(plan: dict[str, Claims]) -> None:
-    for member, data in write_assignments(plan).items():
-        assignment = ConsumerProtocolAssignment.decode(data)
-        assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
-            plan[member].items()
-        )
-        assert assignment.user_data is None
 
 
 def test_partitions_in_user_data_are_released_and_those_in_the_subscription_are_not() -> None:

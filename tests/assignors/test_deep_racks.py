@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
-from assignors.encoding import encode_group
+from assignors.group import Group
 from tests.support.assignment_problems import (
     racks_matter,
     range_problem,
@@ -37,21 +37,19 @@ def deep(*widest: str, depth: int) -> str:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_levels_of_members_below_the_leaders_levels_change_nothing(
-    assignor: Any, depth: int
-) -> None:
+def test_member_levels_below_those_of_leaders_are_ignored(assignor: Any, depth: int) -> None:
     members = [Member("m1", TOPIC, "/a"), Member("m2", TOPIC, "/b"), Member("m3", TOPIC, "/b")]
     leaders = {"t": ["a", "b", "a", "b", "b", "a", None]}
     expected = assignor().assign(members, leaders)
     deeper = [replace(members[0], rack=deep("a", depth=depth)), *members[1:]]
     assert assignor().assign(deeper, leaders) == expected
     assert expected.off_rack == expected.optimum
-    assert encode_group(deeper, leaders).depth == 1
+    assert Group.of(deeper, leaders).depth == 1
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_one_deep_member_does_not_cost_the_others_their_locality(assignor: Any, depth: int) -> None:
+def test_one_deep_member_costs_others_no_locality(assignor: Any, depth: int) -> None:
     members = [
         Member("deep", TOPIC, deep("far", depth=depth)),
         *(Member(f"m{rack}", TOPIC, rack) for rack in "ab"),

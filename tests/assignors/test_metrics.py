@@ -9,10 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from assignors.group_leader import AssignmentHistory, GroupContext, Leaders
+from assignors.group_leader import GroupContext, Leaders
+from assignors.group_leader.history import AssignmentHistory
 from assignors.kafka_python import LeaderRackAwareRangeAssignor
 from assignors.metrics import AssignmentCollector
-from tests.support.group_leader import FailingAssignor, joined_member, sticky_rebalance
+from tests.support.group_leader import FailingAssignor, joined_member, rebalanced, sticky_rebalance
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JOINED = [joined_member("m1", "a"), joined_member("m2", "b")]
@@ -38,9 +39,9 @@ class Source:
 
 def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
     rebalance = sticky_rebalance()
-    racks = Leaders({"t": ["a", "a", "a", "b"]}, {}, frozenset(), {0: "a", 1: "b"})
+    racks = Leaders({"t": ["a", "a", "a", "b"]}, frozenset(), {0: "a", 1: "b"})
     for group, generation in (("g", 1), ("h", 7), ("g", 2)):
-        rebalance.run(lambda _: racks, JOINED, context=GroupContext(group, generation))
+        rebalanced(rebalance, racks, JOINED, context=GroupContext(group, generation))
     metrics = scrape(AssignmentCollector(Source(rebalance.history)))
     assert metrics["rackward_assignments_total", "g"] == 2
     assert metrics["rackward_assignments_total", "h"] == 1
@@ -65,13 +66,13 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
 def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
     """The assignment that moves partitions withholds them, and in the next one nothing moves."""
     rebalance = sticky_rebalance()
-    racks = Leaders({"t": ["b", "a"]}, {}, frozenset(), {0: "a", 1: "b"})
+    racks = Leaders({"t": ["b", "a"]}, frozenset(), {0: "a", 1: "b"})
     for generation, owned in ((2, ({"t": [0]}, {"t": [1]})), (3, (None, None))):
         joined = [
             joined_member(name, rack, each, generation - 1)
             for name, rack, each in zip(("m1", "m2"), "ab", owned, strict=True)
         ]
-        rebalance.run(lambda _: racks, joined, context=GroupContext("g", generation))
+        rebalanced(rebalance, racks, joined, context=GroupContext("g", generation))
         metrics = scrape(AssignmentCollector(Source(rebalance.history)))
         assert metrics["rackward_moved_partitions_total", "g"] == 2
 
@@ -79,10 +80,10 @@ def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
 def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> None:
     early = sticky_rebalance(now=NOW)
     late = sticky_rebalance(now=NOW + timedelta(seconds=1))
-    racks = Leaders({"t": ["a", "a"]}, {}, frozenset(), {0: "a"})
+    racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})
     more = replace(racks, racks={"t": ["a", "b", "b"]})
-    early.run(lambda _: racks, JOINED, context=GroupContext("g", 1))
-    late.run(lambda _: more, JOINED, context=GroupContext("g", 2))
+    rebalanced(early, racks, JOINED, context=GroupContext("g", 1))
+    rebalanced(late, more, JOINED, context=GroupContext("g", 2))
     collector = AssignmentCollector(Source(late.history))
     source = Source(early.history)
     for _ in range(2):
@@ -95,8 +96,8 @@ def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> N
 
 def test_unknown_values_are_left_out() -> None:
     failing = sticky_rebalance(FailingAssignor())
-    racks = Leaders({"t": ["a", "a"]}, {}, frozenset(), {0: "a"})
-    failing.run(lambda _: racks, JOINED, context=GroupContext("g", 1))
+    racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})
+    rebalanced(failing, racks, JOINED, context=GroupContext("g", 1))
     metrics = scrape(AssignmentCollector(Source(failing.history)))
     assert metrics["rackward_assignments_total", "g"] == 1
     assert ("rackward_assignment_off_rack_partitions", "g") not in metrics

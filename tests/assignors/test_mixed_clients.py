@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from assignors.group_leader import JoinedMembers
+from assignors.group import Members
 from tests.support.group_leader import (
     TOPIC,
     ModelGroup,
@@ -53,7 +53,7 @@ def histories(draw: st.DrawFn) -> ModelGroup:
 
 @given(histories())
 @settings(max_examples=200, deadline=None)
-def test_after_any_failures_no_partition_has_two_owners_and_two_rounds_settle(
+def test_group_settles_in_two_rounds_after_any_failures(
     group: ModelGroup,
 ) -> None:
     claiming = [
@@ -101,7 +101,7 @@ def test_partitions_of_eager_members_are_assigned_at_once() -> None:
     assert group.settle() == 1
 
 
-def test_partitions_of_cooperative_members_are_withheld_from_an_eager_one() -> None:
+def test_cooperative_partitions_are_withheld_from_eager_one() -> None:
     group = mixed("")
     group.members["m3"] = ModelMember(eager=True, rack="a")
     assert group.rebalance(["m0", "m1", "m2", "m3"]) == (True, 3)
@@ -122,7 +122,7 @@ def test_a_stale_claim_of_an_eager_member_does_not_count() -> None:
     assert reassigned <= group.members["m3"].owned
 
 
-def test_the_model_detects_owned_partitions_that_are_not_withheld() -> None:
+def test_model_detects_owned_partitions_not_withheld() -> None:
     group = mixed("0")
     group.decide = dataclasses.replace(sticky_rebalance(), cooperative=False)
     group.members["m3"] = ModelMember(eager=True, rack="a")
@@ -131,10 +131,10 @@ def test_the_model_detects_owned_partitions_that_are_not_withheld() -> None:
         group.rebalance(["m3", "m0", "m1", "m2"])
 
 
-def test_the_model_detects_released_partitions_that_are_withheld(
+def test_model_detects_released_partitions_withheld(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(JoinedMembers, "claims_while_joining", property(lambda self: self.claims))
+    monkeypatch.setattr(Members, "claims_while_joining", property(lambda self: self.claims))
     group = mixed("012")
     group.members["m3"] = ModelMember(eager=True, rack="a")
     with pytest.raises(NotSettledError, match="no rebalance is requested"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
-from assignors.encoding import encode_group
+from assignors.group import Group
 from placement_core import InvalidGroupError, InvalidOptionError
 from tests.support.assignment_problems import read_group
 from tests.support.assignments import check_plan
@@ -173,5 +173,5 @@ def test_a_max_imbalance_in_range(assignor: AssignorClass, share: float) -> None
 def test_the_depth_of_racks_is_that_of_the_deepest_leaders_rack() -> None:
     members = [Member("m1", TOPIC, rack="/a/b"), Member("m2", TOPIC, rack="c")]
     for leaders, depth in (({"t": ["/a/b/c/d", "c"]}, 4), ({"t": ["c", None]}, 1), ({}, 1)):
-        assert read_group(members, leaders).depth == encode_group(members, leaders).depth == depth
-    assert read_group([], {}).depth == encode_group([], {}).depth == 1
+        assert read_group(members, leaders).depth == Group.of(members, leaders).depth == depth
+    assert read_group([], {}).depth == Group.of([], {}).depth == 1

@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assignors import (
-    LeaderRackAwareCooperativeSticky,
-    LeaderRackAwareRange,
-    Member,
-    Plan,
-    encoding,
-)
-from assignors.model import resolve_weights
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
+from assignors import weights as traffic_weights
+from assignors.weights import resolve_weights
 from tests.support.random_groups import MIDDLE, random_group
 
 ASSIGNORS = pytest.mark.parametrize(
@@ -112,7 +107,7 @@ def test_skewed_weights_are_near_the_exact_optimum(
         )
 
     rounded = off_rack()
-    monkeypatch.setattr(encoding, "PRECISIONS", ((math.inf, 53),))
+    monkeypatch.setattr(traffic_weights, "PRECISIONS", ((math.inf, 53),))
     exact = off_rack()
     error = {400: 1e-12, 1_200: 0.002, 12_000: 0.016}[partitions]
     assert exact * (1 - 1e-12) <= rounded <= exact * (1 + error)

@@ -8,19 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
-from assignors.consumer_protocol import SubscriptionReader, write_user_data
-from assignors.group_leader import (
-    AssignmentHistory,
-    Assignor,
-    GroupContext,
-    JoinedMember,
-    Leaders,
-    LogOnce,
-    Ownership,
-    Rebalance,
-    WeightSource,
-)
+from assignors.consumer_protocol import MemberSubscription, write_user_data
+from assignors.group_leader import GroupContext, Leaders, LogOnce
+from assignors.group_leader.history import AssignmentHistory
+from assignors.group_leader.ownership import Ownership
+from assignors.group_leader.rebalance import Rebalance, RebalanceResult
+from assignors.model import Assignor, WeightSource
+from assignors.subscriptions import read_members
 from tests.support.kafka_python import subscription_bytes
+
+Joined = tuple[str, str | None, MemberSubscription | bytes]
+"""A member of a JoinGroup response: its id, its instance id and its subscription."""
 
 BROKER_RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
 
@@ -40,9 +38,16 @@ def sticky_rebalance(
     )
 
 
+def rebalanced(
+    rebalance: Rebalance, leaders: Leaders, members: Iterable[Joined], *rest: Any, **named: Any
+) -> RebalanceResult:
+    """Return the result of a rebalance of ``members``."""
+    return rebalance.run(read_members(members), leaders, *rest, **named)
+
+
 def leaders_in(**racks: Sequence[str | None]) -> Leaders:
     """Return leaders in these racks, by topic."""
-    return Leaders({t: list(row) for t, row in racks.items()}, {}, frozenset(), BROKER_RACKS)
+    return Leaders({t: list(row) for t, row in racks.items()}, frozenset(), BROKER_RACKS)
 
 
 def joined_member(
@@ -51,12 +56,12 @@ def joined_member(
     owned: Mapping[str, Sequence[int]] | None = None,
     generation: int = 1,
     topics: Sequence[str] = ("t",),
-) -> JoinedMember:
-    """Return a member whose subscription is read from the bytes that a client would send."""
+) -> Joined:
+    """Return a member with the bytes that a client would send."""
     data = subscription_bytes(
         topics, rack=rack, owned=owned, generation=generation if owned else -1
     )
-    return JoinedMember(member_id, None, SubscriptionReader().read(data))
+    return member_id, None, data
 
 
 class FixedAssignor:
@@ -82,7 +87,7 @@ class FixedAssignor:
 class FailingAssignor:
     """Raises ZeroDivisionError with this message in every call."""
 
-    def __init__(self, message: str = "planted") -> None:
+    def __init__(self, message: str = "injected") -> None:
         self._message = message
 
     def assign(
@@ -184,14 +189,11 @@ class ModelGroup:
         partitions.
         """
         self.generation += 1
-        reader = SubscriptionReader()
-        joined = [
-            JoinedMember(name, member.instance, reader.read(member.join()))
-            for name, member in sorted(self.members.items())
-        ]
         result = self.decide.run(
-            lambda _: leaders_in(**{TOPIC: self.leaders}),
-            joined,
+            read_members(
+                (name, member.instance, member.join()) for name, member in self.members.items()
+            ),
+            leaders_in(**{TOPIC: self.leaders}),
             context=GroupContext("g", self.generation),
             last=self.last,
         )

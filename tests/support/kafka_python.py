@@ -20,19 +20,21 @@ UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5
 
 
-def metadata_response(
-    racks: Mapping[int, str | None], leaders: Mapping[str, Sequence[int] | Mapping[int, int]]
+def metadata_message(
+    racks: Mapping[int, str | None],
+    leaders: Mapping[str, Sequence[int] | Mapping[int, int]],
+    port: int = 1,
 ) -> Any:
     """Return a metadata response: ``racks`` by broker, the leader of each partition by topic.
 
-    A topic without partitions is reported as unknown.
+    A topic without partitions is reported as unknown. All brokers are at ``port`` of this machine.
     """
     broker = MetadataResponse.MetadataResponseBroker
     topic = MetadataResponse.MetadataResponseTopic
     partition = topic.MetadataResponsePartition
-    response = MetadataResponse(
+    return MetadataResponse(
         brokers=[
-            broker(node_id=node, host="127.0.0.1", port=1, rack=rack)
+            broker(node_id=node, host="127.0.0.1", port=port, rack=rack)
             for node, rack in racks.items()
         ],
         cluster_id="c",
@@ -62,7 +64,13 @@ def metadata_response(
             for name, partitions in leaders.items()
         ],
     )
-    encoded = response.encode(version=9, header=False)
+
+
+def metadata_response(
+    racks: Mapping[int, str | None], leaders: Mapping[str, Sequence[int] | Mapping[int, int]]
+) -> Any:
+    """Return `metadata_message` of the arguments as a client decodes it."""
+    encoded = metadata_message(racks, leaders).encode(version=9, header=False)
     return MetadataResponse.decode(encoded, version=9, header=False)
 
 
@@ -96,6 +104,16 @@ def subscription_bytes(
         ],
         generation_id=generation,
         rack_id=rack,
+    ).encode()
+    return encoded
+
+
+def assignment_bytes(assigned: Mapping[str, Sequence[int]]) -> bytes:
+    """Return a member's assignment, as kafka-python encodes it."""
+    encoded: bytes = ConsumerProtocolAssignment(
+        version=0,
+        assigned_partitions=[(topic, list(numbers)) for topic, numbers in assigned.items()],
+        user_data=None,
     ).encode()
     return encoded
 

@@ -87,7 +87,7 @@ async def test_client_rack_is_the_members_and_is_not_fetched_with(
 
 
 @on_a_loop
-async def test_claims_outlast_a_new_subscription_and_an_expired_session() -> None:
+async def test_claims_outlast_a_new_subscription_and_lost_session() -> None:
     consumer = Consumer(Sticky(rack="a"))
     await consumer.complete(7, {"t": [3]})
     consumer.subscription.subscribe(topics={"t", "u"})
@@ -148,7 +148,7 @@ async def test_an_assignment_is_logged_and_recorded(
 
 
 @on_a_loop
-async def test_the_leader_waits_for_metadata_of_topics_that_only_others_subscribe_to() -> None:
+async def test_leader_waits_for_metadata_of_topics_of_others() -> None:
     consumer = Consumer(Sticky(rack="a"))
     consumer.client.respond({"t": [0]})
     consumer.client.responses = [{"t": [0]}, {"t": [0], "u": [1, 1]}]
@@ -209,7 +209,7 @@ async def test_with_a_pattern_metadata_of_all_topics_is_requested() -> None:
 
 
 @on_a_loop
-async def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
+async def test_leader_requests_a_rebalance_if_none_revokes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = Consumer(Sticky(rack="a"))
@@ -244,7 +244,7 @@ async def test_an_assignor_of_aiokafka_assigns_as_before() -> None:
 
 
 @on_a_loop
-async def test_a_commit_for_a_deleted_topic_is_tried_once_before_a_rebalance(
+async def test_commit_for_a_deleted_topic_is_tried_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attempts: list[Any] = []

@@ -9,7 +9,7 @@ from typing import Any
 from assignors import RefreshPolicy
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.aiokafka.coordinator import UNKNOWN_EPOCH, read_metadata
-from assignors.leader_moves import PartitionMetadata
+from assignors.group_leader.metadata import PartitionMetadata
 from tests.assignors.aiokafka.test_coordinator import on_a_loop
 from tests.support.aiokafka import Consumer
 from tests.support.kafka_python import subscription_bytes
@@ -72,7 +72,7 @@ async def test_a_new_join_or_close_ends_the_checks() -> None:
 
 
 @on_a_loop
-async def test_a_join_that_ends_during_close_leaves_no_task_and_no_timer() -> None:
+async def test_join_that_ends_during_close_leaves_no_task_or_timer() -> None:
     # aiokafka completes a join in progress before it leaves the group.
     consumer = await stable(POLICY)
 
@@ -89,7 +89,7 @@ async def test_a_join_that_ends_during_close_leaves_no_task_and_no_timer() -> No
 
 
 @on_a_loop
-async def test_other_members_and_a_leader_without_policy_request_nothing() -> None:
+async def test_followers_and_leaders_without_policy_request_nothing() -> None:
     for consumer in (await stable(POLICY, leads=False), await stable(None)):
         await asyncio.sleep(0.3)
         assert consumer.client.requested == []

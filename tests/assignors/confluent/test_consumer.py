@@ -17,7 +17,7 @@ from confluent_kafka import Message, TopicPartition
 from assignors.confluent import Consumer, DeserializingConsumer
 from assignors.confluent.config import COOPERATIVE
 from assignors.confluent.internals import VERSION
-from assignors.group_leader import Assignment
+from assignors.group_leader.history import Assignment
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SETTINGS = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "log_level": 0}

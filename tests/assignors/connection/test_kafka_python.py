@@ -168,7 +168,7 @@ USER = {"sasl.username": "alice", "sasl.password": "hunter2"}
          "ssl.enabled.protocols: SSLv3 is not supported: choose from TLSv1"),
     ],
 )  # fmt: skip
-def test_an_invalid_property_is_named_in_one_line_without_the_password(
+def test_invalid_property_is_named_without_the_password(
     properties: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConnectionPropertyError) as caught:

@@ -11,18 +11,19 @@ import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from assignors.explain import Reason
-from assignors.group_leader import (
-    Assignment,
-    AssignmentHistory,
-    GroupContext,
-    Leaders,
-    MemberAssignment,
-    Rebalance,
-)
+from assignors.group_leader import GroupContext, Leaders
+from assignors.group_leader.history import Assignment, AssignmentHistory, MemberAssignment
+from assignors.group_leader.rebalance import Rebalance
 from assignors.model import Plan, WeightSource
-from tests.support.group_leader import FailingAssignor, joined_member, leaders_in, sticky_rebalance
+from tests.support.group_leader import (
+    FailingAssignor,
+    joined_member,
+    leaders_in,
+    rebalanced,
+    sticky_rebalance,
+)
 
-LEADERS = Leaders({"t": ["a", "a", "a", "b", None]}, {}, frozenset(), {0: "a", 1: "b", 2: None})
+LEADERS = Leaders({"t": ["a", "a", "a", "b", None]}, frozenset(), {0: "a", 1: "b", 2: None})
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 M1, M2 = joined_member("m1", "a"), joined_member("m2", "b")
 
@@ -37,7 +38,7 @@ def test_an_assignment_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -
     caplog.set_level(logging.INFO, "rackward.assignors")
     rebalance = sticky_rebalance()
     members = [M1, joined_member("m2", "b", owned={"t": [0, 1, 2, 3, 4]})]
-    rebalance.run(lambda _: LEADERS, members, context=GroupContext("g", 12))
+    rebalanced(rebalance, LEADERS, members, context=GroupContext("g", 12))
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
     assert line == str(last_assignment(rebalance))
     assert line.startswith(
@@ -48,7 +49,7 @@ def test_an_assignment_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -
 
 def test_the_last_assignment_is_recorded() -> None:
     rebalance = sticky_rebalance(now=NOW)
-    rebalance.run(lambda _: LEADERS, [M1, M2], context=GroupContext("g", 12))
+    rebalanced(rebalance, LEADERS, [M1, M2], context=GroupContext("g", 12))
     last = last_assignment(rebalance)
     assert last == last_assignment(rebalance, "g")
     assert (last.group, last.generation, last.number, last.at, last.protocol) == (
@@ -68,8 +69,9 @@ def test_the_last_assignment_is_recorded() -> None:
 
 def test_partitions_below_the_leaders_level_count_as_local() -> None:
     rebalance = sticky_rebalance()
-    rebalance.run(
-        lambda _: leaders_in(t=["/dc1/r1", "/dc1/r2"]),
+    rebalanced(
+        rebalance,
+        leaders_in(t=["/dc1/r1", "/dc1/r2"]),
         [joined_member("m1", "/dc1/r1/host7"), joined_member("m2", "/dc1/r9")],
     )
     assert last_assignment(rebalance).members == (
@@ -80,7 +82,7 @@ def test_partitions_below_the_leaders_level_count_as_local() -> None:
 
 def test_leaders_that_moved_since_are_a_separate_reason() -> None:
     rebalance = sticky_rebalance()
-    rebalance.run(lambda _: LEADERS, [M1, M2], context=GroupContext("g", 12))
+    rebalanced(rebalance, LEADERS, [M1, M2], context=GroupContext("g", 12))
     explanation = last_assignment(rebalance, "g").explain({"t": ["a", "b", "a", "b", "a"]})
     assert {finding.reason: finding.partitions for finding in explanation.findings} == {
         Reason.LEADER_MOVED: {"t": (1,)},
@@ -91,7 +93,7 @@ def test_leaders_that_moved_since_are_a_separate_reason() -> None:
 def test_leaders_of_topics_that_are_not_given_are_those_of_the_assignment() -> None:
     rebalance = sticky_rebalance()
     members = [joined_member(member, rack, topics=["t", "u"]) for member, rack in ("1a", "2b")]
-    rebalance.run(lambda _: leaders_in(t=["a", "b"], u=["a", "b"]), members)
+    rebalanced(rebalance, leaders_in(t=["a", "b"], u=["a", "b"]), members)
     last = last_assignment(rebalance)
     assert last.explain({}).findings == last.explain().findings == ()
     moved = last.explain({"t": ["b", "b"]})
@@ -101,7 +103,7 @@ def test_leaders_of_topics_that_are_not_given_are_those_of_the_assignment() -> N
 def test_the_time_of_an_assignment_is_in_utc_by_default() -> None:
     before = datetime.now(UTC)
     rebalance = sticky_rebalance()
-    rebalance.run(lambda _: LEADERS, [M1])
+    rebalanced(rebalance, LEADERS, [M1])
     at = last_assignment(rebalance).at
     assert at.tzinfo is UTC
     assert before <= at <= datetime.now(UTC)
@@ -116,7 +118,7 @@ def test_an_explanation_weighs_partitions_as_the_assignment_did() -> None:
             return super().assign(members, *arguments, **named)
 
     rebalance = sticky_rebalance(Recording(), weights={"t": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    rebalance.run(lambda _: leaders_in(t=["a", "a", "c", "b", "c"]), [M1, M2])
+    rebalanced(rebalance, leaders_in(t=["a", "a", "c", "b", "c"]), [M1, M2])
     last_assignment(rebalance).explain()
     # For the best assignment now, and for what would be gained with a member in rack c.
     assert len(used) > 2
@@ -128,7 +130,7 @@ def test_an_explanation_weighs_partitions_as_the_assignment_did() -> None:
 def test_withheld_partitions_are_unread() -> None:
     rebalance = sticky_rebalance()
     members = [M1, joined_member("m2", "b", owned={"t": [0, 1, 2]})]
-    rebalance.run(lambda _: LEADERS, members, context=GroupContext("g", 3))
+    rebalanced(rebalance, LEADERS, members, context=GroupContext("g", 3))
     last = last_assignment(rebalance, "g")
     explanation = last.explain()
     assert last.withheld == explanation.unread == 3
@@ -140,7 +142,7 @@ def test_withheld_partitions_are_unread() -> None:
 
 def test_the_figures_of_a_fallback_assignment_are_unknown() -> None:
     rebalance = sticky_rebalance(FailingAssignor())
-    rebalance.run(lambda _: LEADERS, [M1, M2])
+    rebalanced(rebalance, LEADERS, [M1, M2])
     last = last_assignment(rebalance)
     assert (last.group, last.generation, last.off_rack, last.optimum, last.moved) == (
         *("", -1, None, None, None),
@@ -159,8 +161,8 @@ def test_the_history_is_bounded() -> None:
     rebalance = sticky_rebalance()
     groups = [f"g{number}" for number in range(AssignmentHistory.MAX_GROUPS + 3)]
     for group in groups:
-        rebalance.run(lambda _: LEADERS, [M1], context=GroupContext(group, 1))
-    rebalance.run(lambda _: LEADERS, [M1], context=GroupContext(groups[5], 2))
+        rebalanced(rebalance, LEADERS, [M1], context=GroupContext(group, 1))
+    rebalanced(rebalance, LEADERS, [M1], context=GroupContext(groups[5], 2))
     recorded = [assignment.group for assignment in rebalance.history.all()]
     assert recorded == [*groups[3:5], *groups[6:], groups[5]]
     assert rebalance.history.latest(groups[0]) is None

@@ -13,7 +13,6 @@ from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssi
 from assignors.consumer_protocol import MemberSubscription
 from assignors.group_leader import (
     GroupContext,
-    JoinedMember,
     Leaders,
     LogOnce,
     format_error,
@@ -21,8 +20,17 @@ from assignors.group_leader import (
     format_traceback,
     sanitize,
 )
-from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata, RefreshPolicy
-from tests.support.group_leader import FailingAssignor, joined_member, sticky_rebalance
+from assignors.group_leader.metadata import PartitionMetadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.leader_moves import RefreshPolicy
+from assignors.subscriptions import read_members
+from tests.support.group_leader import (
+    FailingAssignor,
+    Joined,
+    joined_member,
+    rebalanced,
+    sticky_rebalance,
+)
 
 
 @given(st.text(max_size=200), st.integers(4, 80))
@@ -137,23 +145,22 @@ def test_control_characters_from_peers_never_reach_the_log(
     assignor = FailingAssignor(FORGED) if failing else None
     rebalance = sticky_rebalance(assignor, weights=weights)
     topics = (FORGED, "t", FORGED + "deleted")
-    members: list[JoinedMember] = [
+    members: list[Joined] = [
         joined_member(f"{FORGED}-{'0' * 36}", FORGED, topics=topics),
         joined_member(f"{FORGED}2", None, topics=topics),
         joined_member(f"{FORGED}3", "/" + FORGED * 20, owned={FORGED: [0]}, topics=topics),
     ]
     undecodable = MemberSubscription(frozenset({FORGED}), errors=(f"user data: {FORGED}",))
-    members.append(JoinedMember(FORGED, FORGED, undecodable))
+    members.append((FORGED, FORGED, undecodable))
     leaders = Leaders(
         {"t": ["a", "b"], FORGED: [FORGED]},
-        {},
         frozenset({FORGED + "deleted", FORGED + "pending"}),
         {0: FORGED + "broker", 1: None},
     )
     context = GroupContext(FORGED, 3)
-    result = rebalance.run(lambda _: leaders, members, frozenset({FORGED + "deleted"}), context)
+    result = rebalanced(rebalance, leaders, members, frozenset({FORGED + "deleted"}), context)
     monitor = LeaderMoveMonitor(RefreshPolicy(stable_seconds=0, unstable_seconds=0), rebalance)
-    monitor.start(3, members, result._replace(withheld=0), now=0.0)
+    monitor.start(3, read_members(members), result._replace(withheld=0), now=0.0)
 
     def read(topics: Iterable[str]) -> tuple[Leaders, list[PartitionMetadata]]:
         raise OSError(f"{FORGED} {topics}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from kafka.util import ensure_valid_topic_name
 
-from assignors.group_leader import Leaders, is_topic_name, read_leaders
+from assignors.group_leader import Leaders, is_topic_name
 from assignors.group_leader.metadata import rack_mismatch
+from assignors.kafka_python.leading import read_metadata
 from tests.support.kafka_python import NO_LEADER, cluster_metadata
 
 AWS_NAMES = ["us-east-1a", "us-east-1b"]
@@ -20,16 +19,12 @@ AWS_IDS = ["use1-az1", "use1-az2"]
 AWS_HINT = "names of AWS zones"
 
 
-def read(metadata: Any, racks: Mapping[int, str | None], topics: Sequence[str]) -> Leaders:
-    return read_leaders(metadata._partitions, attrgetter("leader_id"), racks, topics)
-
-
-def test_a_partition_without_leader_or_with_a_rackless_leader_has_no_rack() -> None:
+def test_partition_without_leader_or_leader_rack_has_no_rack() -> None:
     racks = {0: "a", 1: None}
     metadata = cluster_metadata(racks, {"t": [0, 1, NO_LEADER, 7]})
-    assert read(metadata, racks, ["t", "absent"]) == Leaders(
+    leaders, _ = read_metadata(metadata, ["t", "absent"])
+    assert leaders == Leaders(
         racks={"t": ["a", None, None, None]},
-        partition_ids={},
         topics_without_metadata=frozenset({"absent"}),
         broker_racks=racks,
     )
@@ -37,18 +32,18 @@ def test_a_partition_without_leader_or_with_a_rackless_leader_has_no_rack() -> N
 
 def test_partitions_may_be_in_any_order() -> None:
     racks: dict[int, str | None] = {0: "a", 2: "b", 4: "c"}
-    leaders = read(cluster_metadata(racks, {"t": {2: 4, 0: 0, 1: 2}}), racks, ["t"])
-    assert (leaders.racks, leaders.partition_ids) == ({"t": ["a", "b", "c"]}, {})
+    leaders, replicas = read_metadata(cluster_metadata(racks, {"t": {2: 4, 0: 0, 1: 2}}), ["t"])
+    assert leaders.racks == {"t": ["a", "b", "c"]}
+    assert {each.partition: each.leader for each in replicas} == {0: 0, 1: 2, 2: 4}
 
 
-def test_partitions_with_gaps_are_translated_to_positions() -> None:
+def test_topic_with_gaps_counts_as_one_without_metadata() -> None:
     racks: dict[int, str | None] = {0: "a", 2: "b", 4: "c"}
     metadata = cluster_metadata(racks, {"t": {0: 0, 3: 2, 9: 4}, "u": [0, 2]})
-    leaders = read(metadata, racks, ["t", "u"])
-    assert leaders.racks == {"t": ["a", "b", "c"], "u": ["a", "b"]}
-    assert leaders.partition_ids == {"t": [0, 3, 9]}
-    assert leaders.to_positions({"t": [9, 5], "u": [1]}) == {"t": [2], "u": [1]}
-    assert leaders.to_positions({"u": [0]}) == {"u": [0]}
+    leaders, replicas = read_metadata(metadata, ["t", "u"])
+    assert leaders.racks == {"u": ["a", "b"]}
+    assert leaders.topics_without_metadata == {"t"}
+    assert {each.topic for each in replicas} == {"u"}
 
 
 # Racks of members that no broker has.

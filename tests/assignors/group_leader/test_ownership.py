@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assignors.assignment import AssignedPartitions
 from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssignor
-from assignors.group_leader import GroupContext, Leaders, Ownership, ownership
-from assignors.group_leader.ownership import MAX_REVOCATION_TIMEOUTS, Withholding, withhold
-from assignors.partition_arrays import AssignedPartitions, Claims
+from assignors.group import Claims
+from assignors.group_leader import GroupContext, ownership
+from assignors.group_leader.ownership import (
+    MAX_REVOCATION_TIMEOUTS,
+    Ownership,
+    Withholding,
+    withhold,
+)
+from assignors.subscriptions import read_members
 from tests.support.group_leader import (
     TOPIC,
     FalseMember,
@@ -80,7 +87,7 @@ def test_what_a_new_member_claims_is_not_withheld() -> None:
     assert len(group.members["m2"].owned) == 4
 
 
-def test_a_leader_that_has_not_led_before_waits_for_two_timeouts() -> None:
+def test_new_leader_waits_for_two_timeouts() -> None:
     group = settled("a", "b")
     group.members["x"] = claims_everything()
     group.last = None
@@ -95,7 +102,7 @@ def test_a_leader_that_has_not_led_before_waits_for_two_timeouts() -> None:
     assert all_read(group)
 
 
-def test_a_member_that_does_not_revoke_loses_its_claim_after_two_timeouts(
+def test_unrevoked_claim_expires_after_two_timeouts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -122,7 +129,7 @@ def test_a_member_that_does_not_revoke_loses_its_claim_after_two_timeouts(
     ]
 
 
-def test_what_a_static_member_owns_is_withheld_after_a_restart() -> None:
+def test_claims_of_restarted_static_member_are_withheld() -> None:
     group = settled("a", "b")
     group.members["m1"].instance = "static"
     group.rebalance(["m0", "m1"])
@@ -133,7 +140,7 @@ def test_what_a_static_member_owns_is_withheld_after_a_restart() -> None:
     assert all_read(group)
 
 
-def test_rebalances_without_a_timeout_do_not_end_a_claim() -> None:
+def test_rebalances_without_timeout_do_not_expire_claims() -> None:
     """A member that misses assignments still reads."""
     group = settled("a", "b")
     group.members["m2"] = member("c")
@@ -192,7 +199,7 @@ def histories(draw: st.DrawFn) -> ModelGroup:
 
 @given(histories())
 @settings(max_examples=150, deadline=None)
-def test_true_members_never_share_a_partition_and_are_not_starved(group: ModelGroup) -> None:
+def test_honest_members_never_share_or_lose_partitions(group: ModelGroup) -> None:
     timeouts = 0
     for _ in range(4 * (MAX_REVOCATION_TIMEOUTS + 1)):
         again, withheld = group.rebalance(sorted(group.members))
@@ -211,7 +218,7 @@ def test_true_members_never_share_a_partition_and_are_not_starved(group: ModelGr
         assert isinstance(each, FalseMember) or each.owned == frozenset(assigned[name])
 
 
-def test_the_model_detects_claims_that_lapse_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_detects_claims_that_expire_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "MAX_REVOCATION_TIMEOUTS", 0)
     group = settled("a", "b")
     group.members["m2"] = member("c")
@@ -223,16 +230,15 @@ def test_the_model_detects_claims_that_lapse_too_early(monkeypatch: pytest.Monke
 # The state between the rebalances of one consumer.
 
 
-def test_a_consumer_that_leads_remembers_its_last_assignment_until_it_follows() -> None:
+def test_leader_remembers_assignment_until_it_follows() -> None:
     bound = BoundAssignor(CooperativeStickyClientAssignor(rack=None))
     leaders = leaders_in(t=["a", "b"])
     false = joined_member("x", owned={"t": [0, 1]}, topics=["u"])
 
     def withheld(generation: int) -> int:
-        members = [joined_member("m", "a"), false]
+        members = read_members([joined_member("m", "a"), false])
         context = GroupContext("g", generation)
-        read = lambda _: (leaders, ())  # noqa: E731
-        return bound.assign(members, read, frozenset(), context, 0.0).withheld
+        return bound.assign(members, leaders, frozenset(), context, 0.0).withheld
 
     assert withheld(1) == 2
     bound.on_revocation_timeout(GroupContext("g", 0), 2)
@@ -244,19 +250,6 @@ def test_a_consumer_that_leads_remembers_its_last_assignment_until_it_follows() 
     assert withheld(5) == 0
     bound.follow()
     assert withheld(7) == 2
-
-
-def test_a_consumer_that_leads_reads_the_leaders_of_subscribed_topics() -> None:
-    bound = BoundAssignor(CooperativeStickyClientAssignor(rack=None))
-    members = [joined_member("m", "a"), joined_member("x", topics=["u"])]
-    topics_read: list[list[str]] = []
-
-    def read(topics: Iterable[str]) -> tuple[Leaders, tuple[()]]:
-        topics_read.append(sorted(topics))
-        return leaders_in(t=["a"], u=["b"]), ()
-
-    assert bound.assign(members, read, frozenset(), GroupContext("g", 1), 0.0).withheld == 0
-    assert topics_read == [["t", "u"]]
 
 
 # Single decisions.
@@ -290,12 +283,10 @@ def decide(
         # m2 reads on until it learns that it must not.
         pytest.param({"m1": ([2], 5), "m2": ([2], 7)}, 1, id="an-older-one"),
         pytest.param({"m1": ([2], -1), "m2": ([2], 7)}, 1, id="an-unknown-one"),
-        pytest.param({"m1": ([2], 5), "m2": ([2], 8)}, 0, id="older-than-a-made-up-one"),
+        pytest.param({"m1": ([2], 5), "m2": ([2], 8)}, 0, id="older-than-an-unissued-one"),
     ],
 )
-def test_who_claims_a_partition_keeps_it_if_its_claim_is_the_latest(
-    claimed: Claimed, expected: int
-) -> None:
+def test_latest_claim_keeps_the_partition(claimed: Claimed, expected: int) -> None:
     assert decide({"m1": [0, 1, 2, 3], "m2": []}, claimed).withheld == expected
 
 
@@ -303,7 +294,7 @@ def test_who_claims_a_partition_keeps_it_if_its_claim_is_the_latest(
     ("generation", "last_generation", "withheld"),
     [(8, 7, 0), (8, 6, 4), (8, None, 4), (8, 8, 4), (-1, -1, 4)],
 )
-def test_claims_are_checked_only_against_the_assignment_just_before(
+def test_only_the_preceding_assignment_checks_claims(
     generation: int, last_generation: int | None, withheld: int
 ) -> None:
     plan = {"m1": [0, 1, 2, 3]}
@@ -316,7 +307,7 @@ def test_claims_are_checked_only_against_the_assignment_just_before(
     assert list(result.ignored) == ([] if withheld else ["m2"])
 
 
-def test_a_claim_that_cannot_be_true_does_not_keep_the_partition_that_is_assigned() -> None:
+def test_impossible_claim_does_not_keep_the_partition() -> None:
     """Not even if the new member says that its claim is as late as that of the owner."""
     last = decide({"m1": [0, 1, 2, 3]}, {}, generation=7).ownership
     result = decide(
@@ -326,21 +317,21 @@ def test_a_claim_that_cannot_be_true_does_not_keep_the_partition_that_is_assigne
     assert list(result.assigned["m1"][TOPIC]) == [0, 1]
 
 
-def test_after_two_assignments_of_one_generation_every_claim_counts() -> None:
+def test_repeated_generation_makes_every_claim_count() -> None:
     """Members may have received either of them."""
     first = decide({"m1": [0, 1], "m2": [2, 3]}, {}).ownership
     assert decide({"m1": [0, 1, 2, 3]}, {}, first, 8).ownership is None
 
 
-def test_claims_that_cannot_be_of_existing_partitions_are_remembered_as_asked() -> None:
+def test_claims_on_missing_partitions_must_be_revoked() -> None:
     """The topic may be there again in the next rebalance."""
     result = decide({"m1": [0]}, {"m1": ([0, 9], 7)})
     assert result.withheld == 0
     assert result.ownership is not None
-    assert result.ownership.asked.keys(["m1"]) == [("m1", TOPIC, 9)]
+    assert result.ownership.revocation_requested.keys(["m1"]) == [("m1", TOPIC, 9)]
 
 
-def test_only_the_claim_that_was_not_revoked_lapses() -> None:
+def test_only_the_unrevoked_claim_expires() -> None:
     first = decide({"m1": [0], "m2": [1, 2, 3]}, {"m1": ([0, 1], 7)}).ownership
     assert first is not None
     late = replace(first, timeouts=first.timeouts + MAX_REVOCATION_TIMEOUTS)

@@ -12,14 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareRange, Member
-from assignors.consumer_protocol import SubscriptionReader, write_user_data
-from assignors.group_leader import JoinedMember, Leaders, RebalanceResult
-from assignors.group_leader.rebalance import MAX_TOPICS_LOGGED, fallback_assignment
+from assignors.consumer_protocol import write_user_data
+from assignors.group import Group
+from assignors.group_leader import Leaders
+from assignors.group_leader.rebalance import (
+    MAX_PARTITIONS_OF_TOPIC,
+    MAX_TOPICS_LOGGED,
+    RebalanceResult,
+    fallback_assignment,
+)
 from tests.support.group_leader import (
     FailingAssignor,
     FixedAssignor,
+    Joined,
     joined_member,
     leaders_in,
+    rebalanced,
     sticky_rebalance,
 )
 from tests.support.kafka_python import subscription_bytes
@@ -42,34 +50,32 @@ def every(topic: str, count: int) -> Counter[tuple[str, int]]:
 
 
 def test_evenly_distributed_leaders_are_all_read_locally() -> None:
-    result = sticky_rebalance().run(lambda _: THIRTY_SIX, SIX)
+    result = rebalanced(sticky_rebalance(), THIRTY_SIX, SIX)
     assert assigned(result) == every("t", 36)
-    for member in SIX:
-        partitions = result.assignments[member.id]["t"]
+    for number, (member_id, _, _) in enumerate(SIX):
+        partitions = result.assignments[member_id]["t"]
         assert len(partitions) == 6
-        assert {THIRTY_SIX.racks["t"][p] for p in partitions} == {member.subscription.rack}
+        assert {THIRTY_SIX.racks["t"][p] for p in partitions} == {"aabbcc"[number]}
 
 
 def test_subscriptions_of_every_version_reach_the_assignor() -> None:
     assignor = FixedAssignor()
-    members = [
-        JoinedMember(
+    members: list[Joined] = [
+        (
             f"v{version}",
             f"static-{version}",
-            SubscriptionReader().read(
-                subscription_bytes(
-                    ["t"],
-                    version=version,
-                    rack="a",
-                    owned={"t": [version]},
-                    generation=4,
-                    user_data=write_user_data("u", {"t": [9]}, 2),
-                )
+            subscription_bytes(
+                ["t"],
+                version=version,
+                rack="a",
+                owned={"t": [version]},
+                generation=4,
+                user_data=write_user_data("u", {"t": [9]}, 2),
             ),
         )
         for version in range(4)
     ]
-    sticky_rebalance(assignor).run(lambda _: THIRTY_SIX, members)
+    rebalanced(sticky_rebalance(assignor), THIRTY_SIX, members)
     assert [
         (m.rack, list(m.owned["t"]), m.generation, m.instance_id) for m in assignor.members
     ] == [
@@ -80,22 +86,10 @@ def test_subscriptions_of_every_version_reach_the_assignor() -> None:
     ]
 
 
-def test_partitions_with_gaps_are_passed_as_positions() -> None:
-    assignor = FixedAssignor({"m0": {"t": [0, 2], "u": [1]}, "m1": {"t": [1], "u": [0]}})
-    leaders = Leaders({"t": ["a", "b", "c"], "u": ["a", "b"]}, {"t": [0, 3, 9]}, frozenset(), {})
-    members = [
-        joined_member("m0", owned={"t": [9, 5], "u": [1]}, topics=["t", "u"]),
-        joined_member("m1", topics=["t", "u"]),
-    ]
-    result = sticky_rebalance(assignor).run(lambda _: leaders, members)
-    assert {t: list(ps) for t, ps in assignor.members[0].owned.items()} == {"t": [2], "u": [1]}
-    assert result.assignments == {"m0": {"t": [0, 9], "u": [1]}, "m1": {"t": [3], "u": [0]}}
-
-
 # Weights.
 
 
-def test_weights_may_be_a_function_and_its_errors_are_logged_once(
+def test_errors_of_a_weight_function_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def weights(topic: str) -> Any:
@@ -109,7 +103,7 @@ def test_weights_may_be_a_function_and_its_errors_are_logged_once(
         assignor = FixedAssignor()
         rebalance = sticky_rebalance(assignor, weights=source)
         for _ in range(2):
-            rebalance.run(lambda _: leaders, members)
+            rebalanced(rebalance, leaders, members)
         assert {topic: row.tolist() for topic, row in assignor.weights.items()} == {"t": [1.0, 2.5]}
     assert sorted(m for m in caplog.messages if m.startswith("no weights")) == [
         "no weights: topic=raises error=RuntimeError('no')",
@@ -117,9 +111,9 @@ def test_weights_may_be_a_function_and_its_errors_are_logged_once(
     ]
 
 
-def test_weights_of_a_wrong_type_do_not_fail_the_rebalance() -> None:
+def test_weights_of_wrong_type_do_not_fail_the_rebalance() -> None:
     rebalance = sticky_rebalance(weights=cast("Any", 5))
-    assert assigned(rebalance.run(lambda _: THIRTY_SIX, SIX)) == every("t", 36)
+    assert assigned(rebalanced(rebalance, THIRTY_SIX, SIX)) == every("t", 36)
     last = rebalance.history.latest()
     assert last is not None
     assert last.off_rack == 0
@@ -129,19 +123,16 @@ def test_weights_of_a_wrong_type_do_not_fail_the_rebalance() -> None:
 
 
 def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    reader = SubscriptionReader()
     suffix = "-" + "0" * 36
     members = [
         joined_member("m1" + suffix, "x", topics=["t", "absent", "deleted"]),
-        JoinedMember(
-            "m2" + suffix, None, reader.read(subscription_bytes(["t"], user_data=b"\xff\0garbage"))
-        ),
-        JoinedMember("m3" + suffix, None, reader.read(b"\0\1\0")),
+        ("m2" + suffix, None, subscription_bytes(["t"], user_data=b"\xff\0garbage")),
+        ("m3" + suffix, None, b"\0\1\0"),
     ]
-    leaders = Leaders({"t": ["a", None]}, {}, frozenset({"absent", "deleted"}), {0: "a", 1: None})
+    leaders = Leaders({"t": ["a", None]}, frozenset({"absent", "deleted"}), {0: "a", 1: None})
     rebalance = sticky_rebalance()
     for _ in range(3):
-        rebalance.run(lambda _: leaders, members, frozenset({"deleted"}))
+        rebalanced(rebalance, leaders, members, frozenset({"deleted"}))
     assert sorted(caplog.messages) == [
         "brokers without broker.rack; their partitions count as local everywhere: 1",
         "ignoring a part of a subscription that cannot be decoded: member=m2"
@@ -161,101 +152,111 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_topic_that_was_deleted_twice_is_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
     rebalance, members = sticky_rebalance(), [joined_member("m", "a")]
-    deleted = Leaders({}, {}, frozenset({"t"}), {0: "a"})
+    deleted = Leaders({}, frozenset({"t"}), {0: "a"})
     for leaders in (deleted, deleted, leaders_in(t=["a"]), deleted):
-        rebalance.run(lambda _, leaders=leaders: leaders, members, frozenset({"t"}))  # type: ignore[misc]
+        rebalanced(rebalance, leaders, members, frozenset({"t"}))
     assert caplog.messages == ["subscribed topic does not exist: t"] * 2
 
 
-def test_a_member_with_a_thousand_unknown_topics_does_not_fill_the_log(
+def test_thousand_unknown_topics_do_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     unknown = [f"x{i}" for i in range(1000)]
     member = joined_member("m", "a", topics=["t", *unknown])
-    leaders = Leaders(THIRTY_SIX.racks, {}, frozenset(unknown), {0: "a"})
+    leaders = Leaders(THIRTY_SIX.racks, frozenset(unknown), {0: "a"})
     rebalance = sticky_rebalance()
     for _ in range(2):
-        assert assigned(rebalance.run(lambda _: leaders, [member])) == every("t", 36)
+        assert assigned(rebalanced(rebalance, leaders, [member])) == every("t", 36)
     assert len(caplog.records) == MAX_TOPICS_LOGGED + 1
 
 
 # Assignors that fail.
 
 
-def test_if_the_assignor_fails_partitions_are_assigned_without_racks(
+def test_failing_assignor_leads_to_assignment_without_racks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rebalance = sticky_rebalance(FailingAssignor())
     for _ in range(2):
-        result = rebalance.run(lambda _: THIRTY_SIX, SIX)
+        result = rebalanced(rebalance, THIRTY_SIX, SIX)
     assert assigned(result) == every("t", 36)
     assert {len(topics["t"]) for topics in result.assignments.values()} == {6}
     (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
     message = record.getMessage()
     assert message.startswith(
         "assignor failed, assigning without regard to racks: protocol=sticky"
-        " error=ZeroDivisionError('planted')\n"
+        " error=ZeroDivisionError('injected')\n"
     )
     assert message.endswith("raise ZeroDivisionError(self._message)")
 
 
-def test_owners_keep_what_they_have_of_a_topic_without_metadata() -> None:
-    leaders = Leaders({"t": ["a", "b"]}, {}, frozenset({"pending"}), {0: "a", 1: "b"})
+def test_owners_keep_partitions_of_topic_without_metadata() -> None:
+    leaders = Leaders({"t": ["a", "b"]}, frozenset({"pending"}), {0: "a", 1: "b"})
     members = [
         joined_member("m1", "a", owned={"pending": [0, 2]}, topics=["t", "pending"]),
         joined_member("m2", "b", owned={"pending": [1]}, topics=["t", "pending"]),
     ]
-    result = sticky_rebalance().run(lambda _: leaders, members)
+    result = rebalanced(sticky_rebalance(), leaders, members)
     assert {member: dict(topics) for member, topics in result.assignments.items()} == {
         "m1": {"t": [0], "pending": [0, 2]},
         "m2": {"t": [1], "pending": [1]},
     }
 
 
-def test_the_fallback_assignment_leaves_partitions_with_their_owners() -> None:
-    """Up to the ceiling of 2; of two claims that of the later generation counts, or the first."""
+@pytest.mark.parametrize("claimed", [MAX_PARTITIONS_OF_TOPIC, 2**31 - 1, -1])
+def test_impossible_claim_on_topic_without_metadata_is_ignored(claimed: int) -> None:
+    """It neither raises nor makes arrays as long as the number that is claimed."""
+    leaders = Leaders({"t": ["a"]}, frozenset({"pending"}), {0: "a"})
+    owned = {"pending": [claimed, 3]}
+    members = [joined_member("m", "a", owned=owned, topics=["t", "pending"])]
+    result = rebalanced(sticky_rebalance(), leaders, members)
+    assert result.assignments == {"m": {"t": [0], "pending": [3]}}
+
+
+def fallback(
+    members: Sequence[Member], leaders: Mapping[str, Sequence[str | None]]
+) -> Mapping[str, Mapping[str, list[int]]]:
+    group = Group.of(members, leaders)
+    return group.assignment(fallback_assignment(group))
+
+
+def test_fallback_assignment_leaves_partitions_with_their_owners() -> None:
+    """Up to the ceiling of 2; of two claims that of the later generation counts."""
     members = [
         Member("m1", frozenset("t"), owned={"t": [4, 5], "u": [0]}, generation=2),
         Member("m2", frozenset("t"), owned={"t": [0, 1, 2, 5]}, generation=2),
         Member("m3", frozenset("tu"), owned={"t": [4, 9], "absent": [0]}, generation=1),
     ]
     leaders = {"t": ["a"] * 5, "u": ["a"], "absent-too": ["a"]}
-    assert fallback_assignment(members, leaders) == {
+    assert fallback(members, leaders) == {
         "m1": {"t": [3, 4]},
         "m2": {"t": [0, 1]},
         "m3": {"t": [2], "u": [0]},
     }
-    assert fallback_assignment([], leaders) == {}
+    assert fallback([], leaders) == {}
 
 
-def test_the_fallback_assignment_is_stable() -> None:
+def test_fallback_assignment_is_stable() -> None:
     leaders: dict[str, list[str | None]] = {"t": [None] * 7, "u": [None] * 3}
-    before: dict[str, dict[str, list[int]]] = {}
+    before: Mapping[str, Mapping[str, list[int]]] = {}
     members = [Member(f"m{i}", frozenset({"t"} if i == 0 else {"t", "u"})) for i in range(3)]
     for generation in range(3):
-        fallback = fallback_assignment(members, leaders)
-        assert sum(len(ps) for topics in fallback.values() for ps in topics.values()) == 10
-        assert "u" not in fallback["m0"]
-        assert generation == 0 or fallback == before
-        before = fallback
-        members = [
-            Member(m.id, m.topics, owned=fallback[m.id], generation=generation) for m in members
-        ]
+        plan = fallback(members, leaders)
+        assert sum(len(ps) for topics in plan.values() for ps in topics.values()) == 10
+        assert "u" not in plan["m0"]
+        assert generation == 0 or plan == before
+        before = plan
+        members = [Member(m.id, m.topics, owned=plan[m.id], generation=generation) for m in members]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.binary(max_size=60), st.booleans()), min_size=1, max_size=5))
-def test_every_partition_has_one_subscriber_for_any_bytes_of_peers(
+def test_any_bytes_of_peers_leave_each_partition_one_owner(
     peers: Sequence[tuple[bytes, bool]],
 ) -> None:
-    reader = SubscriptionReader()
     members = [joined_member("good", "a")]
     members += [
-        JoinedMember(
-            f"p{i}",
-            None,
-            reader.read(data if raw else subscription_bytes(["t"], user_data=data)),
-        )
+        (f"p{i}", None, data if raw else subscription_bytes(["t"], user_data=data))
         for i, (data, raw) in enumerate(peers)
     ]
     leaders = leaders_in(t=["a", "b", "c", None])
@@ -263,8 +264,8 @@ def test_every_partition_has_one_subscriber_for_any_bytes_of_peers(
         sticky_rebalance(),
         sticky_rebalance(LeaderRackAwareRange(), cooperative=False),
     ):
-        result = rebalance.run(lambda _: leaders, members)
-        assert result.assignments.keys() == {member.id for member in members}
+        result = rebalanced(rebalance, leaders, members)
+        assert result.assignments.keys() == {member_id for member_id, _, _ in members}
         assert assigned(result) == every("t", 4)
 
 
@@ -274,17 +275,17 @@ Owned = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 def round_of(
-    planned: Mapping[str, Sequence[int]], *members: JoinedMember
+    planned: Mapping[str, Sequence[int]], *members: Joined
 ) -> tuple[dict[str, list[int]], int]:
     """Return the assigned partitions of topic t by member, and the number of withheld ones."""
     plan = {member: {"t": list(partitions)} for member, partitions in planned.items()}
-    result = sticky_rebalance(FixedAssignor(plan)).run(
-        lambda _: leaders_in(t=["a", "a", "b", "b"]), members
+    result = rebalanced(
+        sticky_rebalance(FixedAssignor(plan)), leaders_in(t=["a", "a", "b", "b"]), members
     )
     return {m: topics.get("t", []) for m, topics in result.assignments.items()}, result.withheld
 
 
-def owner(member_id: str, *partitions: int, generation: int = 1) -> JoinedMember:
+def owner(member_id: str, *partitions: int, generation: int = 1) -> Joined:
     return joined_member(member_id, "a", owned={"t": partitions}, generation=generation)
 
 
@@ -343,7 +344,7 @@ def owner(member_id: str, *partitions: int, generation: int = 1) -> JoinedMember
 )
 def test_partitions_that_another_member_owns_are_withheld(
     planned: Mapping[str, Sequence[int]],
-    members: list[JoinedMember],
+    members: list[Joined],
     expected: dict[str, list[int]],
     withheld: int,
 ) -> None:
@@ -359,7 +360,7 @@ def run_rounds(owned: Owned, racks: Mapping[str, str], leaders: Leaders) -> list
             joined_member(m, rack, owned.get(m, {}), len(rounds), ["t", "u"])
             for m, rack in racks.items()
         ]
-        result = rebalance.run(lambda _: leaders, members)
+        result = rebalanced(rebalance, leaders, members)
         new = result.assignments
         rounds.append(new)
         revoked = any(
@@ -373,7 +374,7 @@ def run_rounds(owned: Owned, racks: Mapping[str, str], leaders: Leaders) -> list
             return rounds
 
 
-def test_join_leave_and_moved_leaders_take_two_rounds_and_return_no_partition() -> None:
+def test_cooperative_rebalance_takes_at_most_two_rounds() -> None:
     def leaders(t: Sequence[int]) -> Leaders:
         return leaders_in(
             t=["aabbcc"[broker] for broker in t], u=["aabbcc"[p % 6] for p in range(11)]

@@ -68,7 +68,7 @@ def test_partitions_are_assigned_in_the_rack_of_their_leaders(
         assert {racks[leaders[p]] for p in topics["t"]} == {"aabbcc"[int(member[1])]}
 
 
-def test_partitions_without_leader_and_brokers_without_rack_are_assigned(
+def test_partitions_without_leader_or_broker_rack_are_assigned(
     consumers: Consumers,
 ) -> None:
     consumer = consumers(Sticky())
@@ -160,7 +160,7 @@ consumer.close(timeout_ms=0)
 """)
 
 
-def test_a_consumer_without_our_assignors_has_no_workarounds_after_install(
+def test_consumer_of_other_assignors_has_no_workarounds(
     consumers: Consumers,
 ) -> None:
     consumer = consumers(RangePartitionAssignor)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import kafka.consumer.group
 import pytest
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.base import Generation
+from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaConfigurationError
 
 from assignors.consumer_protocol import SubscriptionReader
+from assignors.group_leader.metadata import PartitionMetadata
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
+from assignors.kafka_python import enable_workarounds
 from assignors.kafka_python.coordinator import RackAwareCoordinator
+from assignors.kafka_python.leading import read_metadata
 from tests.support.kafka_python import (
     Consumers,
     claims,
+    cluster_metadata,
     complete,
     joined,
     perform,
@@ -26,7 +32,7 @@ from tests.support.kafka_python import (
 )
 
 
-def test_claims_are_the_owned_partitions_and_their_generation(consumers: Consumers) -> None:
+def test_claims_are_owned_partitions_and_their_generation(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"))
     assert claims(consumer) == ({}, -1)
     complete(consumer, 4, t=[2, 0])
@@ -44,7 +50,7 @@ def test_lost_partitions_are_not_claimed(consumers: Consumers) -> None:
     assert claims(consumer)[0] == {}
 
 
-def test_beside_an_eager_assignor_owned_partitions_are_sent_as_revoked(
+def test_beside_an_eager_assignor_owned_ones_are_sent_as_revoked(
     consumers: Consumers,
 ) -> None:
     consumer = consumers(Sticky(rack="a"), RangePartitionAssignor)
@@ -89,14 +95,14 @@ def test_a_class_is_instantiated_with_its_defaults(consumers: Consumers) -> None
     assert claims(consumer) == ({"t": [0]}, 3)
 
 
-def test_strategies_without_a_common_rebalance_protocol_are_refused(consumers: Consumers) -> None:
+def test_strategies_without_a_common_protocol_are_refused(consumers: Consumers) -> None:
     with pytest.raises(KafkaConfigurationError):
         consumers(Range(), CooperativeStickyAssignor)
     assert not consumers(Range(), Sticky())._coordinator.cooperative
     assert consumers(Sticky(), CooperativeStickyAssignor)._coordinator.cooperative
 
 
-def test_a_consumer_without_our_assignors_assigns_as_before(consumers: Consumers) -> None:
+def test_consumer_of_other_assignors_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(RangePartitionAssignor)
     assert isinstance(consumer._coordinator, RackAwareCoordinator)
     receive_metadata(consumer, t=[0, 1])
@@ -105,7 +111,7 @@ def test_a_consumer_without_our_assignors_assigns_as_before(consumers: Consumers
     ) == {"m0": {"t": [0, 1]}}
 
 
-def test_the_other_strategy_of_a_rolling_change_assigns_as_before(consumers: Consumers) -> None:
+def test_other_strategy_of_a_rolling_change_assigns_as_before(consumers: Consumers) -> None:
     consumer = consumers(Sticky(rack="a"), CooperativeStickyAssignor)
     receive_metadata(consumer, t=[0, 1])
     for protocol in ("cooperative-sticky", Sticky.name):
@@ -165,7 +171,7 @@ def test_no_rack_is_sent_in_fetches_for_an_assignor(consumers: Consumers) -> Non
     assert stock._fetcher.config["client_rack"] == "a"
 
 
-def test_an_assignment_is_logged_and_recorded_with_group_and_generation(
+def test_assignments_are_logged_with_group_and_generation(
     consumers: Consumers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.assignors")
@@ -182,3 +188,53 @@ def test_an_assignment_is_logged_and_recorded_with_group_and_generation(
     assert (last.group, last.generation, last.partitions) == ("g", 12, 1)
     assert strategy.assignments() == (last,)
     assert strategy.last_assignment("another") is None
+
+
+def test_result_of_a_join_is_kept_while_its_generation_lasts(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumers(Sticky(rack="a"))
+    coordinator = consumer._coordinator
+    results = iter([b"first", b"second", b"third", b"fourth"])
+
+    async def join(_: Any) -> bytes:
+        return next(results)
+
+    monkeypatch.setattr(ConsumerCoordinator, "_do_join_and_sync_async", join)
+
+    def collect() -> Any:
+        return consumer._net.run(coordinator._do_join_and_sync_async)
+
+    coordinator._generation = Generation(3, "m", Sticky.name)
+    assert [collect(), collect()] == [b"first", b"first"]
+    # The member sends heartbeats even if the application does not poll.
+    assert coordinator.stable()
+    assert coordinator._heartbeat_enabled
+    # A result is used once.
+    complete(consumer, 3, t=[0])
+    assert collect() == b"second"
+    # The result is dropped if the member was removed, or after one session timeout.
+    coordinator.reset_generation()
+    assert collect() == b"third"
+    monkeypatch.setitem(coordinator.config, "session_timeout_ms", 0)
+    assert collect() == b"fourth"
+
+
+def test_leaders_and_replicas_are_read_from_metadata() -> None:
+    cluster = cluster_metadata({0: "a", 1: None}, {"t": [0, 1], "u": [1], "other": [0]})
+    leaders, states = read_metadata(cluster, ["t", "u", "gone"])
+    assert leaders.racks == {"t": ["a", None], "u": [None]}
+    assert leaders.topics_without_metadata == {"gone"}
+    assert list(states) == [
+        PartitionMetadata("t", 0, 0, 0, [0, 1], [0]),
+        PartitionMetadata("t", 1, 1, 0, [0, 1], [0]),
+        PartitionMetadata("u", 0, 1, 0, [0, 1], [0]),
+    ]
+
+
+def test_consumer_constructed_before_install_is_refused(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka.consumer.group, "ConsumerCoordinator", ConsumerCoordinator)
+    with pytest.raises(TypeError, match=r"call assignors\.kafka_python\.install\(\) before"):
+        enable_workarounds(consumers(RangePartitionAssignor))

@@ -142,7 +142,7 @@ def test_fetches_go_to_the_nearest_replica_in_sync(reading: Reading) -> None:
     assert reading.replicas.read_from == {P1: 2}
 
 
-def test_after_a_lost_connection_the_leader_is_read_until_newer_metadata(
+def test_lost_follower_is_read_again_with_newer_metadata(
     reading: Reading,
 ) -> None:
     reading.fetches()
@@ -171,7 +171,7 @@ def test_offset_out_of_range_of_a_leader_is_raised(reading: Reading) -> None:
         reading.respond_p0(LEADER, error_code=1)
 
 
-def test_the_response_of_a_follower_that_became_leader_is_one_of_a_follower(
+def test_late_response_of_a_new_leader_is_one_of_a_follower(
     reading: Reading,
 ) -> None:
     reading.fetches()
@@ -188,7 +188,7 @@ def test_an_error_of_a_partition_that_the_broker_leads_is_raised(reading: Readin
     assert reading.fetches() == {NEAR: [0, 1]}
 
 
-def test_a_diverging_epoch_of_a_follower_does_not_move_the_position(
+def test_diverging_epoch_of_a_follower_keeps_the_position(
     reading: Reading,
 ) -> None:
     reading.fetches()
@@ -226,7 +226,7 @@ def test_after_the_response_timeout_the_leader_is_read(reading: Reading) -> None
     assert reading.fetches() == {LEADER: [0, 1]}
 
 
-def test_a_broker_in_connection_backoff_or_with_failed_login_is_not_read(
+def test_broker_in_backoff_or_with_failed_login_is_not_read(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = reading.consumer._client._manager
@@ -258,9 +258,7 @@ def test_a_redirect_by_the_leader_is_followed(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_follower_that_the_leader_redirected_to_is_not_read_after_a_failure(
-    reading: Reading, lost: bool
-) -> None:
+def test_failed_follower_of_a_redirect_is_not_read(reading: Reading, lost: bool) -> None:
     reading.metadata(in_sync=(0,))
     reading.fetches()
     reading.respond_p0(LEADER, preferred_read_replica=2)

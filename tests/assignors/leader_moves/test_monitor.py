@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
-from assignors.consumer_protocol import MemberSubscription
-from assignors.group_leader import (
-    GroupContext,
-    JoinedMember,
-    Leaders,
-    LogOnce,
-    Rebalance,
-    RebalanceResult,
-)
-from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
+from assignors.group import Members
+from assignors.group_leader import GroupContext, Leaders, LogOnce
+from assignors.group_leader.metadata import PartitionMetadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import Rebalance, RebalanceResult
 
 POLICY = RefreshPolicy(stable_seconds=60, unstable_seconds=300, min_interval=600, check_interval=30)
 BROKERS = {0: "a", 1: "b"}
@@ -32,7 +27,7 @@ class CountingAssignor(LeaderRackAwareCooperativeSticky):
     plans = 0
     members: Sequence[Member] = ()
     failing = False
-    error: Exception = RuntimeError("planted")
+    error: Exception = RuntimeError("injected")
 
     def assign(self, members: Iterable[Member], *arguments: Any, **named: Any) -> Any:
         if self.failing:
@@ -51,10 +46,7 @@ class Group:
         self.in_sync = [0, 1]
         self.rebalance = Rebalance("sticky", self.assignor, True, None, LogOnce())
         self.monitor = LeaderMoveMonitor(policy, self.rebalance)
-        self.joined = [
-            JoinedMember(f"m{rack}", None, MemberSubscription(topics=frozenset(leaders), rack=rack))
-            for rack in "ab"
-        ]
+        self.members = Members.of(Member(f"m{rack}", frozenset(leaders), rack) for rack in "ab")
 
     def read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionMetadata]]:
         existing = [topic for topic in topics if topic in self.leaders]
@@ -66,23 +58,13 @@ class Group:
             for topic in existing
             for number, leader in enumerate(self.leaders[topic])
         ]
-        return Leaders(racks, {}, frozenset(), BROKERS), partitions
+        return Leaders(racks, frozenset(), BROKERS), partitions
 
     def assign(self, generation: int = 1, now: float = 0.0) -> RebalanceResult:
         """Rebalance, start the monitor, and make the members own their assignments."""
-        result = self.rebalance.run(lambda topics: self.read(topics)[0], self.joined)
-        self.monitor.start(generation, self.joined, result, now)
-        self.joined = [
-            replace(
-                member,
-                subscription=replace(
-                    member.subscription,
-                    owned=result.assignments[member.id],
-                    generation=generation,
-                ),
-            )
-            for member in self.joined
-        ]
+        result = self.rebalance.run(self.members, self.read(self.members.topics)[0])
+        self.monitor.start(generation, self.members, result, now)
+        self.members = self.members.owning(result.assignments)
         return result
 
     def requests(self, until: float, since: float = 0.0) -> list[float]:
@@ -127,14 +109,14 @@ def test_the_gain_is_computed_only_if_leaders_moved(caplog: pytest.LogCaptureFix
     assert len(refresh_lines(caplog)) == 1
 
 
-def test_the_gain_is_that_of_members_who_own_the_assignment_in_force() -> None:
+def test_gain_is_that_of_the_assignment_in_force() -> None:
     group = Group(t=[0, 1, 0, 1])
     group.assign(generation=7)
     group.leaders = {"t": [1, 0, 0, 1]}
     assert not group.monitor.check(group.read, 30.0, CONTEXT)
     assert group.assignor.members == [
-        Member("ma", frozenset({"t"}), "a", owned={"t": [0, 2]}, generation=7),
-        Member("mb", frozenset({"t"}), "b", owned={"t": [1, 3]}, generation=7),
+        Member("ma", frozenset({"t"}), "a", owned={"t": [0, 2]}, generation=0),
+        Member("mb", frozenset({"t"}), "b", owned={"t": [1, 3]}, generation=0),
     ]
 
 
@@ -190,10 +172,9 @@ def test_a_second_assignment_in_a_generation_is_of_the_same_leader() -> None:
     assert group.requests(since=305, until=900) == [690.0]
 
 
-def test_a_fallback_assignment_is_not_repeated_while_leaders_do_not_move() -> None:
+def test_fallback_assignment_is_kept_while_leaders_stay() -> None:
     group = Group(t=[0, 1, 0, 1])
     group.assignor.failing = True
-    group.joined.reverse()
     group.assign()
     group.assignor.failing = False
     assert group.requests(until=3600) == []
@@ -232,7 +213,7 @@ def test_a_failing_check_is_logged_once_and_requests_nothing(
     assert group.requests(until=900) == []
     assert refresh_lines(caplog) == [
         "checking for moved leaders failed: group=g generation=1 protocol=sticky"
-        " error=RuntimeError('planted')"
+        " error=RuntimeError('injected')"
     ]
     (error,) = [record for record in caplog.records if record.message.startswith("checking")]
     assert error.levelno == logging.ERROR

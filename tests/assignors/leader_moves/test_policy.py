@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
+from assignors.group_leader.metadata import PartitionMetadata
+from assignors.group_leader.monitor import locality_gain
 from assignors.leader_moves import (
     NO_GAIN,
     Gain,
     Observation,
-    PartitionMetadata,
     RefreshPolicy,
     RefreshState,
-    locality_gain,
     observe,
     validate_refresh,
 )
@@ -244,7 +244,7 @@ class NoElections(RefreshPolicy):
 
 
 @pytest.mark.parametrize("faulty", [NoStability, NoInterval, NoThreshold, NoElections])
-def test_the_checker_detects_planted_faults(faulty: type[RefreshPolicy]) -> None:
+def test_the_checker_detects_injected_faults(faulty: type[RefreshPolicy]) -> None:
     policy = faulty(stable_seconds=60, unstable_seconds=300, min_interval=600)
     little, enough = observation(HOME, improvement=0.5), observation(MOVED, improvement=3)
     again = observation([Leader("b", 7)] * PARTITIONS, improvement=3)

@@ -134,7 +134,7 @@ def test_a_failure_is_logged_again_after_the_source_had_a_rack(
         now[0] += CACHE_TTL
 
 
-def test_a_failure_before_a_rack_is_logged_with_the_source_in_use(
+def test_a_failure_is_logged_with_the_source_in_use(
     resolver: RackResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
     environ = {"RACKWARD_RACK_FILE": "/no/such", "RACKWARD_RACK_FROM": "command:echo a"}

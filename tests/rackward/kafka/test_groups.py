@@ -11,10 +11,12 @@ from uuid import uuid4
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
+from assignors.assignment import NOTHING_ASSIGNED
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError
 from rackward.kafka.groups import LEADER_MARKER, ListedGroup, describe_classic_groups, list_groups
 from rackward.units import Deadline
+from tests.support.kafka_python import assignment_bytes
 
 UNAUTHORIZED = 30
 
@@ -126,13 +128,12 @@ def test_the_rack_of_a_member_of_kafka_go() -> None:
 
 def test_members_that_lead_are_no_consumers() -> None:
     reading, leader, waiting = (f"{name}-{uuid4()}" for name in ("c", *["rackward-lead"] * 2))
-    assignments = write_assignments({reading: {"t": [0]}, waiting: {}})
-    assert write_assignments({leader: {"rackward-leads": ()}}) == {leader: LEADER_MARKER}
+    assert assignment_bytes({"rackward-leads": ()}) == LEADER_MARKER
     assert not any(SubscriptionReader().read_assignment(LEADER_MARKER).values())
     admin: Any = DescribingAdmin(
         (leader, EMPTY_SUBSCRIPTION, LEADER_MARKER),
-        (reading, EMPTY_SUBSCRIPTION, assignments[reading]),
-        (waiting, EMPTY_SUBSCRIPTION, assignments[waiting]),
+        (reading, EMPTY_SUBSCRIPTION, assignment_bytes({"t": [0]})),
+        (waiting, EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED),
     )
     ((group,), refused) = describe_classic_groups(admin, 1, ["g"])
     assert not refused

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
+from assignors.assignment import NOTHING_ASSIGNED
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Plan
 from rackward.groups.host_racks import HostRacks
@@ -45,7 +46,7 @@ def run(
     cluster = cluster_metadata(RACKS, leaders)
     deleted = frozenset(topic for topic in group.topics if topic not in leaders)
     result = group.assign(protocol, generation, members, joined, cluster, deleted, now)
-    written = write_assignments({m.id: result.assignments.get(m.id, {}) for m in members})
+    written = {m.id: NOTHING_ASSIGNED for m in members} | result.assignments.encode()
     read = SubscriptionReader().read_assignment
     return {
         member: {topic: list(numbers) for topic, numbers in read(data).items()}

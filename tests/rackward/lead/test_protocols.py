@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data, write_assignments
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
 from placement_core import InvalidOptionError
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
@@ -25,6 +25,7 @@ from rackward.lead.protocols import (
     read_foreign_user_data,
     read_members,
 )
+from tests.support.kafka_python import assignment_bytes
 
 NOTHING = PreviousAssignment()
 
@@ -108,8 +109,8 @@ def test_the_rack_of_kafka_gos_rack_affinity_is_its_user_data() -> None:
         for name, data in (("m1", b"az1"), ("m2", b"\xff"))
     ]
     joined = read_members("rack-affinity", strategy, members, PreviousAssignment())
-    assert [each.subscription.rack for each in joined] == ["az1", None]
-    assert [each.subscription.errors for each in joined] == [(), ()]
+    assert joined.racks == ["az1", None]
+    assert joined.errors == []
 
 
 class TestUserData:
@@ -146,15 +147,11 @@ class TestUserData:
 class TestReadMembers:
     def read(
         self, protocol: str, *members: RawMember, previous: PreviousAssignment = NOTHING
-    ) -> dict[str, tuple[dict[str, list[int]], int, bool]]:
+    ) -> dict[str, tuple[Mapping[str, Sequence[int]], int, bool]]:
         joined = read_members(protocol, DEFAULT_PROTOCOLS[protocol], members, previous)
         return {
-            each.id: (
-                {t: list(numbers) for t, numbers in each.subscription.owned.items()},
-                each.subscription.generation,
-                bool(each.subscription.owned) and not each.subscription.released,
-            )
-            for each in joined
+            each.id: (each.owned, each.generation, bool(each.owned) and not released)
+            for each, released in zip(joined, joined.released.tolist(), strict=True)
         }
 
     def test_a_cooperative_member_owns_what_its_fields_say(self) -> None:
@@ -199,8 +196,8 @@ class TestReadMembers:
             [RawMember("m", None, data)],
             NOTHING,
         )
-        assert member.subscription.rack == "a"
-        assert list(member.subscription.owned["t"]) == [1]
+        assert member.rack == "a"
+        assert list(member.owned["t"]) == [1]
 
     def test_a_sent_rack_precedes_the_mapping(self) -> None:
         members = [
@@ -209,7 +206,7 @@ class TestReadMembers:
         ]
         strategy = DEFAULT_PROTOCOLS["range"]
         joined = read_members("range", strategy, members, NOTHING, {"m": "x", "n": "b"})
-        assert [each.subscription.rack for each in joined] == ["a", "b"]
+        assert joined.racks == ["a", "b"]
 
     @given(st.sampled_from(sorted(DEFAULT_PROTOCOLS)), st.lists(st.binary(max_size=80), max_size=4))
     def test_any_bytes_of_members_are_read(self, protocol: str, sent: list[bytes]) -> None:
@@ -258,7 +255,7 @@ def member(
 
 
 def test_a_described_assignment_ignores_what_cannot_be_read() -> None:
-    good = write_assignments({"m": {"t": [1]}})["m"]
+    good = assignment_bytes({"t": [1]})
     members = [RawMember("m", None, b"", assignment=good)]
     members += [RawMember(f"odd{n}", None, b"", assignment=b"x" * n) for n in range(3)]
     previous = PreviousAssignment.of(members)

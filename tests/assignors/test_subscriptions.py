@@ -4,40 +4,41 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors.consumer_protocol import SubscriptionReader, write_assignments, write_user_data
-from assignors.group_leader import JoinedMember, JoinedMembers, Leaders, read_members
-from tests.support.group_leader import BROKER_RACKS, sticky_rebalance
-from tests.support.kafka_python import subscription_bytes
+from assignors import Member
+from assignors.consumer_protocol import SubscriptionReader, write_user_data
+from assignors.group import Members
+from assignors.group_leader import Leaders
+from assignors.subscriptions import read_members
+from tests.support.group_leader import BROKER_RACKS, Joined, sticky_rebalance
+from tests.support.kafka_python import assignment_bytes, subscription_bytes
 
-Rows = list[tuple[str, str | None, bytes]]
+Rows = list[Joined]
 
-TOPICS = ("t", "a-name-of-nine-bytes-and-more", "u", "pending", "gaps")
+TOPICS = ("t", "a-name-of-nine-bytes-and-more", "u", "pending")
 LEADERS = Leaders(
     racks={
         "t": ["a", "b", "c", None, "a", "b"],
         "a-name-of-nine-bytes-and-more": ["b", "a"],
         "u": ["c"],
-        "gaps": ["a", "b", "c"],
     },
-    partition_ids={"gaps": [1, 4, 5]},
     topics_without_metadata=frozenset({"pending"}),
     broker_racks=BROKER_RACKS,
 )
 ONE_BY_ONE = 10**9
 
 
-def read(rows: Rows, *, lockstep: bool) -> JoinedMembers:
+def read(rows: Rows, *, lockstep: bool) -> Members:
     return read_members(rows, min_lockstep_members=1 if lockstep else ONE_BY_ONE)
 
 
-def columns(members: JoinedMembers) -> dict[str, Any]:
+def columns(members: Members) -> dict[str, Any]:
     """Return what the columns say, without the numbers of topics and sets."""
     claims = members.claims
     return {
@@ -104,43 +105,35 @@ def check_group(rows: Rows) -> None:
     """Check columns, assignment and hand-over of one group, read in lockstep and one by one."""
     fast, slow = (read(rows, lockstep=lockstep) for lockstep in (True, False))
     assert columns(fast) == columns(slow)
-    reader = SubscriptionReader()
-    objects = [JoinedMember(*row[:2], reader.read(row[2])) for row in sorted(rows)]
-    assert list(fast) == objects
-    results = [sticky_rebalance().run(lambda _: LEADERS, each) for each in (fast, slow, objects)]
-    first = results[0]
-    assert all(
-        (result.assignments, result.withheld) == (first.assignments, first.withheld)
-        for result in results
-    )
-    as_lists = {member: dict(topics) for member, topics in first.assignments.items()}
-    assert write_assignments(first.assignments) == write_assignments(as_lists)
-    check_hand_over(objects, as_lists, first.withheld)
+    first, second = (sticky_rebalance().run(members, LEADERS) for members in (fast, slow))
+    assert (first.assignments, first.withheld) == (second.assignments, second.withheld)
+    assert first.assignments.encode() == {
+        member: assignment_bytes(topics) for member, topics in first.assignments.items()
+    }
+    check_hand_over(slow, first.assignments, first.withheld)
 
 
 def check_hand_over(
-    members: Sequence[JoinedMember], assigned: dict[str, dict[str, list[int]]], withheld: int
+    members: Members, assigned: Mapping[str, Mapping[str, list[int]]], withheld: int
 ) -> None:
     """Check that every partition has one subscriber, unless another member still reads it."""
-    subscribers, readers = Counter[str](), Counter[tuple[str, int]]()
-    for member in members:
-        subscribers.update(member.subscription.topics)
-        if not member.subscription.released:
-            for topic, numbers in member.subscription.owned.items():
-                readers.update({(topic, number) for number in numbers})
+    subscribers = Counter[str]()
+    while_joining = set(members.claims_while_joining.keys(members.ids))
+    readers = Counter((topic, number) for _, topic, number in while_joining)
     owners: dict[tuple[str, int], str] = {}
     for member in members:
-        owned = {} if member.subscription.released else member.subscription.owned
+        subscribers.update(member.topics)
         for topic, numbers in assigned[member.id].items():
-            assert topic in member.subscription.topics
+            assert topic in member.topics
             assert numbers == sorted(set(numbers))
             for number in numbers:
                 assert owners.setdefault((topic, number), member.id) == member.id
-                assert number in owned.get(topic, ()) or (topic, number) not in readers
+                is_own = (member.id, topic, number) in while_joining
+                assert is_own or (topic, number) not in readers
     unassigned = {
         (topic, number)
         for topic, row in LEADERS.racks.items()
-        for number in LEADERS.partition_ids.get(topic, range(len(row)))
+        for number in range(len(row))
         if subscribers[topic] and (topic, number) not in owners
     }
     assert unassigned <= readers.keys()
@@ -206,7 +199,7 @@ def test_claims_on_topics_that_nobody_subscribes_to() -> None:
     check_group([("m0", None, subscription_bytes([], owned={"t": [1], "u": [0]}, generation=5))])
 
 
-def test_impossible_claims_on_a_topic_without_metadata_are_ignored() -> None:
+def test_impossible_claims_without_metadata_are_ignored() -> None:
     odd = subscription_bytes(["t", "pending"], owned={"pending": [-1]}, generation=5)
     check_group([("m0", None, REGULAR), ("m1", None, odd)])
 
@@ -214,7 +207,7 @@ def test_impossible_claims_on_a_topic_without_metadata_are_ignored() -> None:
 def test_of_members_with_one_id_the_last_counts() -> None:
     other = subscription_bytes(["u"], rack="b")
     members = read_members([("m", None, REGULAR), ("m", "static", other)])
-    assert list(members) == [JoinedMember("m", "static", SubscriptionReader().read(other))]
+    assert list(members) == [Member("m", frozenset("u"), "b", "static")]
 
 
 def test_a_regular_group_is_read_without_objects(monkeypatch: pytest.MonkeyPatch) -> None:

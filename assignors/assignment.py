@@ -1,12 +1,8 @@
-"""Partitions of members as arrays: what they claim to own, and what they are assigned.
+"""What the members of a group are assigned: an array, which becomes bytes or lists.
 
-A group of a thousand members with fifty thousand partitions takes as many lists of integers, each
-of them created, counted and packed again. Most of them nobody reads: the leader of a group only
-needs the bytes that it sends. So claims and assignments stay arrays, and become lists when someone
-looks at them.
-
-The partitions of all topics form one row, as in :mod:`assignors.encoding`: those of topic t are the
-numbers ``base[t]`` to ``base[t + 1] - 1``, and an assignment is the number of a member for each.
+A group of a thousand members with fifty thousand partitions would be as many small lists of
+integers, and most of them are never read: the leader of a group only needs the bytes that it sends.
+So an assignment stays an array, a member's number per partition, until a caller reads lists.
 
 Each member is sent a ConsumerProtocolAssignment. All of them are written into one buffer, which is
 then cut. Example: m1 has t-0 and t-2, m2 has u-5::
@@ -30,10 +26,9 @@ from __future__ import annotations
 
 import gc
 import struct
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,128 +43,6 @@ NOTHING_ASSIGNED = bytes(2 + 4) + b"\xff" * 4
 """The assignment of a member without partitions: version 0, no topics, no user data."""
 
 
-# ---- What members claim to own.
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The partitions that members claim to own, an entry per claim.
-
-    ``names`` are topics; ``topic``, ``member`` and ``number`` are, per claim, the index of its
-    topic among them, the number of its member, and the partition.
-    """
-
-    names: Sequence[str]
-    topic: IntArray
-    member: IntArray
-    number: IntArray
-
-    @classmethod
-    def of(cls, owned: Sequence[Mapping[str, Sequence[int]]]) -> Claims:
-        """Return the claims of members, given as topic to partitions.
-
-        Claims that cannot be partitions are left out.
-        """
-        names = list(chain.from_iterable(owned))
-        lists = [claims for topics in owned for claims in topics.values()]
-        try:
-            number, lengths = _concatenate(lists)
-        except (TypeError, ValueError, OverflowError):
-            number, lengths = _concatenate([_partition_numbers(claims) for claims in lists])
-        index = {name: at for at, name in enumerate(dict.fromkeys(names))}
-        topic = np.fromiter(map(index.__getitem__, names), np.int64, len(names))
-        counts = np.fromiter(map(len, owned), np.int64, len(owned))
-        member = np.repeat(np.arange(len(owned)), counts)
-        return cls(list(index), np.repeat(topic, lengths), np.repeat(member, lengths), number)
-
-    def where(self, kept: NDArray[np.bool_]) -> Claims:
-        """Return the claims that are ``kept``."""
-        if kept.all():
-            return self
-        return Claims(self.names, self.topic[kept], self.member[kept], self.number[kept])
-
-    def joined_with(self, other: Claims) -> Claims:
-        """Return the claims of both, whose members are numbered alike."""
-        return Claims(
-            [*self.names, *other.names],
-            np.concatenate((self.topic, other.topic + len(self.names))),
-            np.concatenate((self.member, other.member)),
-            np.concatenate((self.number, other.number)),
-        )
-
-    def to_positions(self, partition_ids: Mapping[str, Sequence[int]]) -> Claims:
-        """Return claims on positions: ``partition_ids`` has the partition at each, sorted.
-
-        Topics that it lacks have the partitions 0, 1, 2 and so on. A partition that is not in it
-        becomes -1.
-        """
-        if partition_ids.keys().isdisjoint(self.names):
-            return self
-        position = self.number.copy()
-        for at, name in enumerate(self.names):
-            if name in partition_ids:
-                # A last one that nobody claims is where the search for higher ones ends.
-                ids = np.array([*partition_ids[name], np.iinfo(np.int64).max], np.int64)
-                of_topic = np.flatnonzero(self.topic == at)
-                claimed = self.number[of_topic]
-                found = np.searchsorted(ids, claimed)
-                position[of_topic] = np.where(ids[found] == claimed, found, -1)
-        return Claims(self.names, self.topic, self.member, position)
-
-    def find(self, topics: Sequence[str], base: IntArray) -> IntArray:
-        """Return the number in the row of ``topics`` of each claim's partition; -1 if none is."""
-        return self._find(topics, base)[1]
-
-    def locate(self, topics: Sequence[str], base: IntArray) -> tuple[Claims, IntArray]:
-        """Return the claims on partitions of ``topics`` that exist, and their numbers in the row.
-
-        In the result, ``topic`` is the index among ``topics``.
-        """
-        topic, row = self._find(topics, base)
-        exists = row >= 0
-        claims = Claims(topics, topic, self.member, self.number).where(exists)
-        return claims, row if len(claims.number) == len(row) else row[exists]
-
-    def _find(self, topics: Sequence[str], base: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the index of each claim's topic and the number of its partition, or -1."""
-        if not len(self.number):
-            return self.topic, self.number
-        index = {topic: t for t, topic in enumerate(topics)}
-        known = np.array([index.get(name, -1) for name in self.names], np.int64)
-        topic = known[self.topic]
-        sizes = np.zeros(len(base), np.int64)  # the last one is that of unknown topics
-        np.subtract(base[1:], base[:-1], out=sizes[:-1])
-        exists = (self.number >= 0) & (self.number < sizes[topic])
-        return topic, np.where(exists, base[topic] + self.number, -1)
-
-    def keys(self, members: Sequence[Hashable]) -> list[tuple[Hashable, str, int]]:
-        """Return the member, the topic and the partition of each claim."""
-        columns = (self.member.tolist(), self.topic.tolist(), self.number.tolist())
-        return [(members[m], self.names[t], number) for m, t, number in zip(*columns, strict=True)]
-
-
-def _concatenate(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-    """Return all claims in one array, and the length of each list.
-
-    Raises TypeError, ValueError or OverflowError if one of them is not an integer.
-    """
-    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-    numbers = np.array(list(chain.from_iterable(lists)) or (), None if lengths.any() else np.int64)
-    if numbers.dtype != np.int64:
-        raise TypeError("claims that are not integers")
-    return numbers, lengths
-
-
-def _partition_numbers(claims: object) -> list[int]:
-    """Return those of ``claims`` that can be partition numbers."""
-    if not isinstance(claims, Iterable):
-        return []
-    return [int(n) for n in claims if isinstance(n, int | np.integer) and 0 <= n < 1 << 31]
-
-
-# ---- What members are assigned.
-
-
 class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
     """Member id to topic to sorted partitions, made of an array when it is first read.
 
@@ -177,25 +50,16 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
     has an empty dictionary.
     """
 
-    __slots__ = ("_lists", "assigned", "base", "ids", "partition_ids", "topics")
+    __slots__ = ("_lists", "assigned", "base", "ids", "topics")
 
     def __init__(
-        self,
-        ids: Sequence[str],
-        topics: Sequence[str],
-        base: IntArray,
-        assigned: IntArray,
-        partition_ids: Mapping[str, Sequence[int]] | None = None,
+        self, ids: Sequence[str], topics: Sequence[str], base: IntArray, assigned: IntArray
     ) -> None:
-        """Take the members' ids, the topics, ``base`` and each partition's member or UNASSIGNED.
-
-        ``partition_ids`` has the sorted partitions of topics that are not 0, 1, 2 and so on.
-        """
+        """Take the members' ids, the topics, ``base`` and each partition's member or UNASSIGNED."""
         self.ids = ids
         self.topics = topics
         self.base = base
         self.assigned = assigned
-        self.partition_ids = partition_ids or {}
         self._lists: dict[str, dict[str, list[int]]] | None = None
 
     def __getitem__(self, member_id: str) -> dict[str, list[int]]:
@@ -221,8 +85,12 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         return repr(self._read())
 
     def __reduce__(self) -> tuple[object, ...]:
-        arguments = (self.ids, self.topics, self.base, self.assigned, self.partition_ids)
-        return AssignedPartitions, arguments
+        return AssignedPartitions, (self.ids, self.topics, self.base, self.assigned)
+
+    @property
+    def topic_of(self) -> IntArray:
+        """The topic of each partition."""
+        return np.repeat(np.arange(len(self.topics)), self.base[1:] - self.base[:-1])
 
     def followed_by(self, other: AssignedPartitions) -> AssignedPartitions:
         """Return the partitions of both, which have the same members and no topic in common."""
@@ -231,12 +99,7 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
             [*self.topics, *other.topics],
             np.concatenate((self.base, other.base[1:] + self.base[-1])),
             np.concatenate((self.assigned, other.assigned)),
-            {**self.partition_ids, **other.partition_ids},
         )
-
-    def rows_of(self, claims: Claims) -> IntArray:
-        """Return the number in the row of the partition of each claim; -1 if it is not there."""
-        return claims.to_positions(self.partition_ids).find(self.topics, self.base)
 
     def owner_of_rows(self, row: IntArray) -> IntArray:
         """Return the member of each partition, given by its number in the row, or UNASSIGNED."""
@@ -247,15 +110,17 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
     def without(self, left_out: NDArray[np.bool_]) -> AssignedPartitions:
         """Return the assignment without the partitions that are ``left_out``, in the row."""
         assigned = np.where(left_out, UNASSIGNED, self.assigned)
-        return AssignedPartitions(self.ids, self.topics, self.base, assigned, self.partition_ids)
+        return AssignedPartitions(self.ids, self.topics, self.base, assigned)
 
     def encode(self) -> dict[str, bytes]:
         """Return the ConsumerProtocolAssignment of each member; the layout is described above.
 
-        Version 0, with null user data, see `assignors.consumer_protocol.write_assignments`.
+        Version 0, with null user data: later versions have the same fields, and every client reads
+        this one. Sarama sends back user data that is not null when it joins again, and its sticky
+        leaders fail to decode empty data.
         """
         encoded = dict.fromkeys(self.ids, NOTHING_ASSIGNED)
-        number, runs = self._rows()
+        number, runs = self._sorted_partitions()
         if not len(runs.starts):
             return encoded
         names = [name.encode() for name in self.topics]
@@ -295,21 +160,16 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
             encoded[ids[m]] = data[start:stop]
         return encoded
 
-    def _rows(self) -> tuple[IntArray, Segments]:
+    def _sorted_partitions(self) -> tuple[IntArray, Segments]:
         """Return the assigned partitions sorted by member and topic, and the runs among them.
 
         A run has one member and one topic; its key is ``member x number of topics + topic``.
         """
         order = stable_order(self.assigned + 1)
         order = order[np.count_nonzero(self.assigned == UNASSIGNED) :]
-        topics = len(self.topics)
-        topic = np.repeat(np.arange(topics), self.base[1:] - self.base[:-1])[order]
-        number = order - self.base[topic]
-        for t, name in enumerate(self.topics if self.partition_ids else ()):
-            if name in self.partition_ids:
-                of_topic = topic == t
-                number[of_topic] = np.array(self.partition_ids[name], np.int64)[number[of_topic]]
-        return number, Segments.of(self.assigned[order] * topics + topic)
+        topic = self.topic_of[order]
+        runs = Segments.of(self.assigned[order] * len(self.topics) + topic)
+        return order - self.base[topic], runs
 
     def _read(self) -> dict[str, dict[str, list[int]]]:
         if self._lists is None:
@@ -318,7 +178,7 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
         return self._lists
 
     def _to_lists(self) -> dict[str, dict[str, list[int]]]:
-        number, runs = self._rows()
+        number, runs = self._sorted_partitions()
         lists = _split(number, runs.starts)
         run_member, run_topic = np.divmod(runs.keys, max(len(self.topics), 1))
         topics = np.array(self.topics, object)[run_topic].tolist()

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from assignors.partition_arrays import UNASSIGNED, AssignedPartitions, Claims
+from assignors.assignment import UNASSIGNED, AssignedPartitions
+from assignors.group import Claims
+from tests.support.kafka_python import assignment_bytes
 
 Lists = dict[str, dict[str, list[int]]]
 
-TOPICS = ["t", "naïve", "a-longer-name", "gaps"]
-GAPS = {"gaps": [3, 7, 2**31 - 1]}
+TOPICS = ["t", "naïve", "a-longer-name"]
 
 
 @st.composite
 def assignments(draw: st.DrawFn) -> tuple[AssignedPartitions, Lists]:
     """Return an assignment, and the dictionary of its contents made one by one."""
     ids = [f"m{number}" for number in range(draw(st.integers(0, 4)))]
-    sizes = [draw(st.integers(0, 5)), draw(st.integers(0, 2)), draw(st.integers(0, 9)), 3]
+    sizes = [draw(st.integers(0, most)) for most in (5, 2, 9)]
     base = np.append(0, np.cumsum(sizes))
     member = st.integers(UNASSIGNED, len(ids) - 1)
     assigned = draw(st.lists(member, min_size=sum(sizes), max_size=sum(sizes)))
@@ -35,9 +35,8 @@ def assignments(draw: st.DrawFn) -> tuple[AssignedPartitions, Lists]:
         for number in range(sizes[t]):
             owner = assigned[base[t] + number]
             if owner != UNASSIGNED:
-                partition = GAPS[topic][number] if topic in GAPS else number
-                lists[ids[owner]].setdefault(topic, []).append(partition)
-    return AssignedPartitions(ids, TOPICS, base, np.array(assigned, np.int64), GAPS), lists
+                lists[ids[owner]].setdefault(topic, []).append(number)
+    return AssignedPartitions(ids, TOPICS, base, np.array(assigned, np.int64)), lists
 
 
 @given(assignments())
@@ -63,16 +62,11 @@ def test_an_assignment_is_like_the_dictionary_of_its_contents(
 
 
 @given(assignments())
-def test_kafka_python_decodes_the_bytes(case: tuple[AssignedPartitions, Lists]) -> None:
+def test_bytes_are_those_of_kafka_python(case: tuple[AssignedPartitions, Lists]) -> None:
     partitions, lists = case
     encoded = partitions.encode()
+    assert encoded == {member: assignment_bytes(topics) for member, topics in lists.items()}
     assert list(encoded) == list(lists)
-    for member_id, data in encoded.items():
-        assignment = ConsumerProtocolAssignment.decode(data)
-        assert [(t, list(ps)) for t, ps in assignment.assigned_partitions] == list(
-            lists[member_id].items()
-        )
-        assert (data[:2], assignment.user_data) == (b"\0\0", None)
 
 
 def test_the_worked_layout() -> None:
@@ -101,28 +95,10 @@ def test_claims_that_cannot_be_partitions_are_left_out() -> None:
     assert Claims.of([]).keys("") == Claims.of([{"t": []}, {}]).keys("ab") == []
 
 
-def test_claims_by_partition_position_and_place_in_the_row() -> None:
-    claims = Claims.of([{"gaps": [7, 4, 3], "t": [0, 2, -1]}, {}, {"t": [1], "absent": [0]}])
-    assert claims.keys("abc") == [
-        *(("a", "gaps", number) for number in (7, 4, 3)),
-        *(("a", "t", number) for number in (0, 2, -1)),
-        ("c", "t", 1),
-        ("c", "absent", 0),
-    ]
-    positions = claims.to_positions({"gaps": [3, 7], "other": [5]})
-    assert positions.number.tolist() == [1, -1, 0, 0, 2, -1, 1, 0]
-    assert claims.to_positions({"other": [5]}) is claims
-    # The row has two partitions of t, then three of gaps.
-    topics, base = ["t", "gaps"], np.array([0, 2, 5])
-    assert positions.find(topics, base).tolist() == [3, -1, 2, 0, -1, -1, 1, -1]
-    located, row = positions.locate(topics, base)
-    assert row.tolist() == [3, 2, 0, 1]
-    assert located.keys("abc") == [("a", "gaps", 1), ("a", "gaps", 0), ("a", "t", 0), ("c", "t", 1)]
-
-
-def test_claims_of_the_same_members_can_be_joined() -> None:
-    first, second = Claims.of([{"t": [0]}, {"u": [1]}]), Claims.of([{}, {"t": [2]}])
-    joined = first.joined_with(second)
-    assert joined.keys("ab") == [("a", "t", 0), ("b", "u", 1), ("b", "t", 2)]
-    kept = joined.where(np.array([True, False, True]))
-    assert kept.keys("ab") == [("a", "t", 0), ("b", "t", 2)]
+def test_claims_are_found_in_the_row() -> None:
+    claims = Claims.of([{"u": [2, 4, 0], "t": [0, 2, -1]}, {}, {"t": [1], "absent": [0]}])
+    # The row has two partitions of t, then three of u.
+    rows = claims.rows(["t", "u"], np.array([0, 2, 5]))
+    assert rows.tolist() == [4, -1, 2, 0, -1, -1, 1, -1]
+    expected = [("a", "u", 2), ("a", "u", 0), ("a", "t", 0), ("c", "t", 1)]
+    assert claims.where(rows >= 0).keys("abc") == expected

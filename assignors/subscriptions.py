@@ -32,21 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assignors.assignment import overlapping
 from assignors.consumer_protocol import (
     NO_GENERATION,
     ConsumerProtocolError,
     MemberSubscription,
     SubscriptionReader,
 )
-from assignors.encoding import MemberColumns
-from assignors.group_leader.metadata import Leaders
-from assignors.model import Member
-from assignors.partition_arrays import Claims, overlapping
+from assignors.group import Claims, Members
 from placement_core.flow import IntArray
 
 MIN_LOCKSTEP_MEMBERS = 24
@@ -56,121 +53,11 @@ VERSION_WITH_RACK = 3
 """Subscriptions of this version and later ones have every field."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
-    """A member in a JoinGroup response, with its subscription decoded."""
-
-    id: str
-    instance_id: str | None
-    subscription: MemberSubscription
-
-    @property
-    def client_name(self) -> str:
-        """The instance id or the client id, for log lines: it survives a restart."""
-        # Brokers form a dynamic member's id as its client id, a dash and 36 characters.
-        return self.instance_id or (self.id[:-37] if len(self.id) > 37 else self.id)
-
-    def to_member(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
-        """Return the member as an assignor takes it, with ``owned`` as of ``generation``."""
-        return Member(
-            id=self.id,
-            topics=self.subscription.topics,
-            rack=self.subscription.rack,
-            instance_id=self.instance_id,
-            owned=owned,
-            generation=generation,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinedMembers(Sequence[JoinedMember]):
-    """The members of a JoinGroup response as columns. A member is made when it is looked at.
-
-    ids, instance_ids
-        Per member, as in :class:`JoinedMember`. Ids are distinct, and members sorted by them.
-    topic_sets, topic_set
-        Distinct subscriptions, and the index of each member's among them.
-    racks, generations, released
-        Per member, as in :class:`~assignors.consumer_protocol.MemberSubscription`.
-    claims
-        The partitions that members own, or owned until they joined.
-    errors
-        Members and what could not be decoded of their subscriptions.
-    subscriptions
-        Per member its subscription, decoded or in bytes.
-    """
-
-    ids: Sequence[str]
-    instance_ids: Sequence[str | None]
-    topic_sets: Sequence[frozenset[str]]
-    topic_set: IntArray
-    racks: Sequence[str | None]
-    generations: IntArray
-    released: NDArray[np.bool_]
-    claims: Claims
-    errors: Sequence[tuple[int, str]]
-    subscriptions: Sequence[MemberSubscription | bytes]
-
-    @classmethod
-    def of(cls, members: Sequence[JoinedMember]) -> JoinedMembers:
-        """Return ``members`` as columns."""
-        if isinstance(members, JoinedMembers):
-            return members
-        rows = [(each.id, each.instance_id, each.subscription) for each in members]
-        return read_members(rows)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @overload
-    def __getitem__(self, index: int) -> JoinedMember: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[JoinedMember]: ...
-    def __getitem__(self, index: int | slice) -> JoinedMember | Sequence[JoinedMember]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        subscription = self.subscriptions[index]
-        if not isinstance(subscription, MemberSubscription):
-            subscription = SubscriptionReader().read(subscription)
-        return JoinedMember(self.ids[index], self.instance_ids[index], subscription)
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics that members subscribe to."""
-        return set().union(*(self.topic_sets[at] for at in set(self.topic_set.tolist())))
-
-    @property
-    def claims_while_joining(self) -> Claims:
-        """The partitions that members still own."""
-        if not self.released.any():
-            return self.claims
-        return self.claims.where(~self.released[self.claims.member])
-
-    def to_columns(self, leaders: Leaders) -> MemberColumns:
-        """Return the members as an assignor takes them, with positions instead of partitions."""
-
-        def member(index: int) -> Member:
-            joined = self[index]
-            owned = leaders.to_positions(joined.subscription.owned)
-            return joined.to_member(owned, joined.subscription.generation)
-
-        return MemberColumns(
-            ids=self.ids,
-            instance_ids=self.instance_ids,
-            racks=self.racks,
-            topic_sets=self.topic_sets,
-            topic_set=self.topic_set,
-            generations=self.generations,
-            claims=self.claims.to_positions(leaders.partition_ids),
-            member=member,
-        )
-
-
 def read_members(
     members: Iterable[tuple[str, str | None, MemberSubscription | bytes]],
     min_lockstep_members: int = MIN_LOCKSTEP_MEMBERS,
-) -> JoinedMembers:
-    """Return the members of a JoinGroup response, given as (member id, instance id, metadata).
+) -> Members:
+    """Return the members of a JoinGroup response, given as (member id, instance id, subscription).
 
     A subscription that does not decode is read as far as possible. Of members with the same id,
     the last counts.
@@ -197,16 +84,16 @@ def read_members(
     for m in others:
         subscription = subscriptions[m]
         if not isinstance(subscription, MemberSubscription):
-            subscription = subscriptions[m] = reader.read(subscription)
+            subscription = reader.read(subscription)
         topic_set[m] = sets.setdefault(subscription.topics, len(sets))
         racks[m] = subscription.rack
-        generations[m] = max(subscription.generation, NO_GENERATION)
+        generations[m] = subscription.generation
         released[m] = subscription.released
         errors += [(m, error) for error in subscription.errors]
         owned[m] = subscription.owned
     if others:
         claims = claims.joined_with(Claims.of(owned))
-    return JoinedMembers(
+    return Members(
         ids=[row[0] for row in rows],
         instance_ids=[row[1] for row in rows],
         topic_sets=list(sets),
@@ -216,7 +103,6 @@ def read_members(
         released=released,
         claims=claims,
         errors=errors,
-        subscriptions=subscriptions,
     )
 
 
@@ -235,7 +121,7 @@ _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class _Lockstep:
-    """The columns of members with regular subscriptions; what the others have in them is void."""
+    """The columns of members with regular subscriptions. Undefined for other members."""
 
     def __init__(
         self,
@@ -244,7 +130,7 @@ class _Lockstep:
         sets: dict[frozenset[str], int],
     ) -> None:
         """Read ``subscriptions``; number their topics in ``sets``."""
-        messages = [each if isinstance(each, bytes) else b"" for each in subscriptions]
+        messages = [sent if isinstance(sent, bytes) else b"" for sent in subscriptions]
         topics_end = self._read_topics(messages, reader, sets)
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         self._ends = lengths.cumsum()

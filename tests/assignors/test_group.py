@@ -12,21 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import Member
+from assignors.assignment import UNASSIGNED
 from assignors.cooperative_sticky import _factorize
-from assignors.encoding import (
-    EncodedGroup,
-    MemberColumns,
-    current_owners,
-    decode_plan,
-    encode_assignment,
-    encode_group,
-    round_weights,
-    topic_classes,
-    traffic_weights,
-)
-from assignors.group_leader.subscriptions import _Names
+from assignors.group import Group, Members
 from assignors.model import MAX_IMBALANCE, LeaderRacks, load_factor
-from assignors.partition_arrays import UNASSIGNED
+from assignors.subscriptions import _Names
+from assignors.weights import round_weights, traffic_weights
 from placement_core import common_levels, parse_rack
 from tests.support.assignment_problems import exact_weights
 
@@ -53,7 +44,7 @@ def named(members: Sequence[Member]) -> list[Member]:
 
 
 def owner_of(members: Sequence[Member], topic: str, partition: int) -> str | None:
-    """Return who owns a partition, by the definition of current_owners."""
+    """Return who owns a partition, by the definition of Group.owners."""
     claims: dict[int, set[str]] = {}
     for each in members:
         if partition in each.owned.get(topic, ()):
@@ -70,10 +61,10 @@ def owner_of(members: Sequence[Member], topic: str, partition: int) -> str | Non
 @given(st.lists(members, min_size=1, max_size=5))
 def test_the_claim_of_the_highest_generation_counts(drawn: list[Member]) -> None:
     joined = named(drawn)
-    group = encode_group(joined, LEADERS)
+    group = Group.of(joined, LEADERS)
     ids = [*group.members.ids, None]
     assert ids[:-1] == sorted(each.id for each in joined)
-    owners = [ids[owner] for owner in current_owners(group).tolist()]
+    owners = [ids[owner] for owner in group.owners().tolist()]
     assert UNASSIGNED == -1
     expected = [
         owner_of(joined, topic, partition)
@@ -93,12 +84,25 @@ def test_generation_zero_is_later_than_none() -> None:
         Member("m1", frozenset("t"), owned={"t": [0, 1]}, generation=0),
         Member("m2", frozenset("t"), owned={"t": [1, 2]}, generation=-1),
     ]
-    assert current_owners(encode_group(joined, LEADERS)).tolist() == [0, 0, 1, -1]
+    assert Group.of(joined, LEADERS).owners().tolist() == [0, 0, 1, -1]
+
+
+def test_members_are_read_back_from_columns() -> None:
+    """Without claims that cannot be partitions."""
+    owned: Any = {"t": [2, "x", 0], "absent": [1], "u": None}
+    joined = [Member("m2", frozenset("tu"), "b", "static", owned, 7), Member("m1", frozenset())]
+    members = Members.of(joined)
+    assert list(members) == [
+        Member("m1", frozenset()),
+        Member("m2", frozenset("tu"), "b", "static", {"t": [2, 0], "absent": [1]}, 7),
+    ]
+    assigned = Group.of(members, LEADERS).assignment(np.array([-1, 1, 1, -1, 1, -1]))
+    assert [each.owned for each in members.owning(assigned)] == [{}, {"t": [1, 2], "u": [0]}]
 
 
 def test_members_are_a_sequence() -> None:
     joined = named([Member("", frozenset("t"))] * 3)
-    columns = MemberColumns.of(joined).sorted_by_id()
+    columns = Members.of(joined)
     assert [each.id for each in columns[:2]] == ["m1", "m2"]
     assert columns[-1].id == "m3"
     assert len(columns) == 3
@@ -109,7 +113,7 @@ def test_members_are_a_sequence() -> None:
 @given(st.lists(RACKS, min_size=1, max_size=5), st.lists(RACKS, min_size=1, max_size=5))
 def test_levels_between_members_and_leaders(of_leaders: list[str], of_members: list[str]) -> None:
     joined = [Member(f"m{n}", frozenset("t"), rack) for n, rack in enumerate(of_members)]
-    group = encode_group(joined, {"t": of_leaders})
+    group = Group.of(joined, {"t": of_leaders})
     paths = [parse_rack(rack) for rack in of_leaders]
     depth = max((len(path) for path in paths if path), default=1)
     assert group.depth == depth
@@ -167,34 +171,38 @@ def test_weights_are_whole_units() -> None:
 
 
 def test_weights_are_those_of_the_partitions_of_each_topic() -> None:
-    group = encode_group([Member("m", frozenset("tu"))], LEADERS)
+    group = Group.of([Member("m", frozenset("tu"))], LEADERS)
     weights = traffic_weights(group, {"u": [1.0, 2.0, 9.0], "t": [4.0, 2.0]})
     # What is missing counts as the mean of the others, what is too much does not count.
     assert weights.of_partition.tolist() == [16, 8, 9, 9, 4, 8]
 
 
-def test_more_racks_than_fit_into_a_byte_and_racks_that_are_no_strings() -> None:
+def test_many_racks_and_racks_that_are_no_strings() -> None:
     racks = [f"r{number:03}" for number in range(300)]
-    group = encode_group([Member("m", frozenset("t"), "r299")], {"t": racks[::-1]})
+    group = Group.of([Member("m", frozenset("t"), "r299")], {"t": racks[::-1]})
     assert group.levels_crossed(np.zeros(300, np.int64)).tolist() == [0, *[1] * 299]
     odd: Any = {"t": ["a", ["a"], None, "b"]}
-    group = encode_group([Member("m", frozenset("t"), "a")], odd)
+    group = Group.of([Member("m", frozenset("t"), "a")], odd)
     assert group.levels_crossed(np.zeros(4, np.int64)).tolist() == [0, 0, 0, 1]
     assert (group.leader_rack > 0).tolist() == [True, False, False, True]
 
 
-def plain_group() -> EncodedGroup:
+def plain_group() -> Group:
     joined = [Member("m1", frozenset("tu"), "a"), Member("m2", frozenset("t"), "b")]
-    return encode_group(joined, LEADERS)
+    return Group.of(joined, LEADERS)
 
 
 def test_assignments_are_encoded_and_decoded() -> None:
     group = plain_group()
     # Partition 1 of t is assigned twice; m2 does not subscribe to u; t has no partition 9.
     assigned = {"m1": {"t": [0, 1], "u": [1]}, "m2": {"t": [1, 3, 9], "u": [0]}, "x": {"t": [2]}}
-    assert encode_assignment(group, assigned).tolist() == [0, -1, -1, 1, -1, 0]
+    assert group.members_of(assigned).tolist() == [0, -1, -1, 1, -1, 0]
+    own = group.assignment(np.array([0, 1, 1, 1, 0, 0]))
+    assert group.members_of(own).tolist() == group.members_of(dict(own)).tolist()
+    other = Group.of([Member("m1", frozenset("t"))], LEADERS)
+    assert other.members_of(own).tolist() == [0, -1, -1, -1]
     owner = np.array([0, -1, 1, 0, 0, 0])
-    plan = decode_plan(group, np.array([0, 1, 1, 1, 0, 0]), owner, unproved=1)
+    plan = group.plan(np.array([0, 1, 1, 1, 0, 0]), owner, optimality_gap=1)
     assert plan.partitions == {"m1": {"t": [0], "u": [0, 1]}, "m2": {"t": [1, 2, 3]}}
     assert (plan.off_rack, plan.crossings, plan.optimum, plan.moved) == (2, (2,), 1, 1)
     assert plan.loads == {"m1": 3, "m2": 3}
@@ -202,7 +210,7 @@ def test_assignments_are_encoded_and_decoded() -> None:
 
 def test_topics_of_the_same_subscribers_are_one_class() -> None:
     joined = [Member("m1", frozenset("abc")), Member("m2", frozenset("bd"))]
-    class_of, subscribed = topic_classes(encode_group(joined, {t: ["a"] for t in "abcd"}))
+    class_of, subscribed = Group.of(joined, {t: ["a"] for t in "abcd"}).topic_classes()
     assert class_of.tolist() == [0, 1, 0, 2]
     assert subscribed.tolist() == [[True, False], [True, True], [False, True]]
 
