@@ -39,15 +39,11 @@ from placement_core.flow import (
     IntArray,
     Network,
     Segments,
-    Solution,
-    as_int64,
     balanced_blocks,
     connected_components,
     crossing_costs,
-    lower_bound,
+    filler_arcs,
     rank_scales,
-    solve,
-    total_cost,
 )
 
 
@@ -97,13 +93,12 @@ class LeaderRackAwareCooperativeSticky:
         if not len(owner):
             return group.plan(owner, owner)
         classes = classify(group, traffic_weights(group, weights), owner)
-        solved = [(block, solve(block.network)) for block in self._networks(group, classes)]
-        assigned = allocate(classes, owner, solved)
-        optimality_gap = sum(
-            (total_cost(solution) - lower_bound(solution)) // block.off_rack_cost
-            for block, solution in solved
-        )
-        return group.plan(assigned, owner, optimality_gap)
+        blocks = self._networks(group, classes)
+        for block in blocks:
+            block.network.solve()
+        assigned = allocate(classes, owner, blocks)
+        gap = sum(block.network.optimality_gap() // block.off_rack_cost for block in blocks)
+        return group.plan(assigned, owner, gap)
 
     def _networks(self, group: Group, classes: PartitionClasses) -> list[BlockNetwork]:
         """Return a network per block, or per component in which a member may exceed its level."""
@@ -247,15 +242,16 @@ class BlockNetwork:
     """A network, and what its nodes and arcs stand for.
 
     ``classes`` and ``members`` are the group's numbers of the network's classes and members,
-    ``cells`` those of the direct arcs ``cell_arcs``. ``off_rack_cost`` is the cost of one
-    off-rack partition that has a weight of 1 and crosses no wider level.
+    ``cells`` those of the direct arcs, ``arc_class`` the network's classes of the class-to-hub
+    arcs. ``off_rack_cost`` is the cost of one off-rack partition that has a weight of 1 and crosses
+    no wider level.
     """
 
     network: Network
     classes: IntArray
     members: IntArray
     cells: IntArray
-    cell_arcs: IntArray
+    arc_class: IntArray
     off_rack_cost: int
 
 
@@ -280,63 +276,43 @@ def block_network(
     classes = _flags(topics, len(table.subscribed))[table.topic_class].nonzero()[0]
     members, hub, hub_subscription, hub_rack = _hubs(group, table, subscriptions)
     reachable = table.subscribed[table.topic_class[classes], hub_subscription[:, None]]
-    lane_hub, lane_class = reachable.nonzero()
+    arc_hub, arc_class = reachable.nonzero()
     cells, cell_class, cell_member = _cells_within(table, classes, members)
     load = limit[members]
-    fillers = int(load.sum() - table.sizes[classes].sum())
-    max_fillers = np.ones_like(load) if even else load
+    filler_member, filler_cost = filler_arcs(load, even=even)
 
     cycle = min(len(classes) + 1, len(hub_subscription) + len(members)) + 1
     heaviest = int(table.weight[classes].max(initial=1))
-    largest = [1] if even else [1, 2 * int(load.max(initial=0)) + 1]
     ranks = max(1, int(table.crossing_rank.max(initial=0)))
-    scales = rank_scales([*largest, *[heaviest] * ranks], cycle)
-    cost_of_rank = crossing_costs(scales[len(largest) :], heaviest)
+    _, square, *crossings = rank_scales(
+        [1, int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle
+    )
+    cost_of_rank = crossing_costs(crossings, heaviest)
 
     def crossing_cost(of_class: IntArray, of_hub: IntArray) -> CostArray:
         rank = table.crossing_rank[table.rack[classes[of_class]], hub_rack[of_hub]]
         cost: CostArray = cost_of_rank[rank] * table.weight[classes[of_class]]
         return cost
 
-    filler_member = np.repeat(np.arange(len(members)), max_fillers)
-    filler_cost = np.zeros(len(filler_member), np.int64)
-    if not even:
-        # The k-th filler of a member lowers its load from limit - k + 1 to limit - k, and the
-        # square of it by 2 (limit - k) + 1, less for each filler. All assignments have the same
-        # number of fillers, so adding a constant to each keeps costs from being negative.
-        first = np.repeat(np.cumsum(max_fillers) - max_fillers, max_fillers)
-        nth = np.arange(len(filler_member)) - first + 1
-        decrease = 2 * (load[filler_member] - nth) + 1
-        filler_cost = as_int64((int(decrease.max(initial=0)) - decrease).astype(object) * scales[1])
-
-    # The direct arcs: one per cell, then the fillers, sorted by member.
-    arc_member = np.concatenate((cell_member, filler_member))
-    order = np.argsort(arc_member, kind="stable")
-    arc_class = np.concatenate((cell_class, np.full(len(filler_member), len(classes))))
-    arc_capacity = np.concatenate((table.cell_owned[cells], np.ones(len(filler_member), np.int64)))
-    arc_cost = np.concatenate((crossing_cost(cell_class, hub[cell_member]), filler_cost))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
+    cell_cost = crossing_cost(cell_class, hub[cell_member])
     return BlockNetwork(
         network=Network(
-            supply=np.append(table.sizes[classes], fillers),
+            supply=table.sizes[classes],
             demand=load,
             member_hub=hub,
-            hub_count=len(hub_subscription),
-            lane_class=lane_class,
-            lane_hub=lane_hub,
-            lane_cost=crossing_cost(lane_class, lane_hub) + 1,
-            arc_class=arc_class[order],
-            arc_member=arc_member[order],
-            arc_capacity=arc_capacity[order],
-            arc_cost=arc_cost[order],
-            deferred=np.array([len(classes)]),
+            to_hub=(arc_class, arc_hub, crossing_cost(arc_class, arc_hub) + 1),
+            direct=(cell_class, cell_member, table.cell_owned[cells], cell_cost),
+            fillers=(
+                filler_member,
+                np.ones_like(filler_member),
+                filler_cost.astype(object) * square if filler_cost.any() else filler_cost,
+            ),
         ),
         classes=classes,
         members=members,
         cells=cells,
-        cell_arcs=position[: len(cells)],
-        off_rack_cost=scales[len(largest)],
+        arc_class=arc_class,
+        off_rack_cost=crossings[0],
     )
 
 
@@ -380,9 +356,7 @@ def _cells_within(
 # ---- From optimal flows to partitions.
 
 
-def allocate(
-    table: PartitionClasses, owner: IntArray, solved: list[tuple[BlockNetwork, Solution]]
-) -> IntArray:
+def allocate(table: PartitionClasses, owner: IntArray, solved: list[BlockNetwork]) -> IntArray:
     """Return the member of each partition.
 
     Of a cell that loses partitions, the lowest stay. The others of a class, sorted by topic and
@@ -390,8 +364,8 @@ def allocate(
     so that no member gets all partitions of a topic with much traffic.
     """
     cell_stays = np.zeros_like(table.cell_owned)
-    for block, solution in solved:
-        cell_stays[block.cells] = solution.flow.arcs[block.cell_arcs]
+    for block in solved:
+        cell_stays[block.cells] = block.network.direct_units
     stays = _staying(table, cell_stays)
     assigned = np.where(stays, owner, UNASSIGNED)
     pool = (~stays).nonzero()[0]
@@ -417,14 +391,14 @@ def _staying(table: PartitionClasses, cell_stays: IntArray) -> NDArray[np.bool_]
     return stays
 
 
-def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
+def _distribute(solved: list[BlockNetwork]) -> IntArray:
     """Return the members of the partitions that do not stay, class by class.
 
     A share is a number of partitions of one class for one member. Each share is spaced evenly over
     its class: a member that gets few of a class does not get all of them from its first topics,
     and members with equal shares take turns.
     """
-    shares = [_shares(block, solution) for block, solution in solved]
+    shares = [_shares(block) for block in solved]
     class_, member, units = map(np.concatenate, zip(*shares, strict=True))
     share = np.repeat(np.arange(len(units)), units)
     nth = np.arange(len(share)) - np.repeat(units.cumsum() - units, units)
@@ -432,19 +406,20 @@ def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
     return member[share[order]]
 
 
-def _shares(block: BlockNetwork, solution: Solution) -> tuple[IntArray, IntArray, IntArray]:
+def _shares(block: BlockNetwork) -> tuple[IntArray, IntArray, IntArray]:
     """Return the class, the member and the units of each share of a block.
 
-    Any way to distribute a hub's units to its seats is as good as any other. Lanes and seats both
-    fill the same row of units, hub after hub: a share ends where either ends.
+    Any way to distribute a hub's units to its members is as good as any other. The units on arcs
+    from classes and on arcs to members both fill the same row of units, hub after hub: a share ends
+    where either ends.
     """
-    network, flow = solution.network, solution.flow
-    lane_ends, seat_ends = flow.lanes.cumsum(), flow.seats.cumsum()
-    ends = np.concatenate(([0], lane_ends, seat_ends))
+    class_ends = block.network.hub_units.cumsum()
+    member_ends = block.network.member_units.cumsum()
+    ends = np.concatenate(([0], class_ends, member_ends))
     ends.sort()
     units = ends[1:] - ends[:-1]
     shares = units.nonzero()[0]
     ends, units = ends[shares + 1], units[shares]
-    class_ = block.classes[network.lane_class[lane_ends.searchsorted(ends)]]
-    member = block.members[seat_ends.searchsorted(ends)]
+    class_ = block.classes[block.arc_class[class_ends.searchsorted(ends)]]
+    member = block.members[member_ends.searchsorted(ends)]
     return class_, member, units

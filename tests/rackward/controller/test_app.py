@@ -86,7 +86,7 @@ def test_a_service_that_does_not_listen_in_time(monkeypatch: pytest.MonkeyPatch)
         raise ListeningError("too late")
 
     monkeypatch.setattr("rackward.placement_service.server.open_listener", listen)
-    monkeypatch.setattr("rackward.placement_service.service_thread.TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("rackward.placement_service.server.START_SECONDS", 0.05)
     try:
         with pytest.raises(
             ListeningError, match=r"does not listen on 127\.0\.0\.1:0 after 0\.05 s"
