@@ -6,15 +6,15 @@ argument; the steps here are:
 1. Encode the group as arrays (:mod:`assignors.group`).
 2. Compress it (`classify`). Partitions that are alike to every member form a class: same
    subscribers, same leader's rack, same weight. An assignment is then a small matrix: how many
-   partitions of each class each member gets. What members own is counted per *cell*, a class and
-   a member: of the partitions in a cell the member can keep as many as it gets of the class.
+   partitions of each class each member gets. What members own is counted per pair of a class and a
+   member: of these partitions the member can keep as many as it gets of the class.
 3. Find the blocks: sets of members and topics whose loads differ by at most one in every balanced
    assignment (:func:`placement_core.flow.balanced_blocks`). Blocks are independent of each other.
 4. Write each block as a transportation network whose costs are crossings, then moves, and solve it
    (`block_network`). With ``max_imbalance``, members of a connected component may exceed their
    block's level, and the sum of squared loads ranks between crossings and moves.
-5. Choose the partitions within what the optimum leaves free (`allocate`): a member keeps the first
-   partitions of its cells, and the others of a class are distributed to members in turn.
+5. Choose the partitions within what the optimum leaves free (`allocate`): of a class a member
+   keeps the first partitions that it owns; the others are distributed to members in turn.
 
 Example. Partitions 0 to 5 of one topic are led in racks a a a a b b; m1 (rack a) owns 0 and 1, m2
 (rack b) owns 2 to 5. The classes are {0, 1, 2, 3} and {4, 5}. The balanced load is 3 and 3. m1 gets
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.assignment import UNASSIGNED, stable_order
-from assignors.group import Group
+from assignors.group import Group, distinct_rows
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.weights import TrafficWeights, traffic_weights
 from placement_core.flow import (
@@ -85,8 +85,7 @@ class LeaderRackAwareCooperativeSticky:
         a mapping or a function.
 
         Raises InvalidGroupError if two members have the same id, and whatever ``weights`` raises.
-        Nothing that a member claims raises: unknown racks cost locality, and invalid claims are
-        ignored.
+        Invalid claims are ignored, and unknown racks cost locality.
         """
         group = Group.of(members, leader_racks)
         owner = group.owners()
@@ -135,7 +134,7 @@ class LeaderRackAwareCooperativeSticky:
 
 @dataclass(frozen=True, slots=True)
 class PartitionClasses:
-    """Classes of partitions, and the cells (class, member) of what members own.
+    """Classes of partitions, and pairs (class, member) of which the member owns some of the class.
 
     class_of
         Per partition, its class.
@@ -149,10 +148,10 @@ class PartitionClasses:
         far from every member are row 0, at no cost.
     member_rack
         Per member, a column of ``crossing_rank``; racks at equal cost everywhere share a column.
-    cell_of
-        Per partition, its cell; -1 if it has no owner.
-    cell_class, cell_member, cell_owned
-        Per cell, sorted by class and member: how many partitions of the class the member owns.
+    owned_pair_of
+        Per partition, the pair of its class and its owner; -1 if it has no owner.
+    owned_class, owned_member, owned_count
+        Per pair, sorted by class and member: how many partitions of the class the member owns.
     """
 
     class_of: IntArray
@@ -163,10 +162,10 @@ class PartitionClasses:
     subscribed: NDArray[np.bool_]
     crossing_rank: IntArray
     member_rack: IntArray
-    cell_of: IntArray
-    cell_class: IntArray
-    cell_member: IntArray
-    cell_owned: IntArray
+    owned_pair_of: IntArray
+    owned_class: IntArray
+    owned_member: IntArray
+    owned_count: IntArray
 
 
 def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> PartitionClasses:
@@ -180,12 +179,12 @@ def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> Partitio
     alike = len(subscribed) * racks
     key = np.repeat(topic_class, group.sizes) * racks + row_of[group.leader_rack]
     keys, class_of, sizes = _factorize(weights.index * alike + key, len(weights.units) * alike)
-    owned = (owner != UNASSIGNED).nonzero()[0]
-    cells, cell_of_owned, cell_owned = _factorize(
-        class_of[owned] * members + owner[owned], len(keys) * members
+    has_owner = (owner != UNASSIGNED).nonzero()[0]
+    pairs, pair_of, owned_count = _factorize(
+        class_of[has_owner] * members + owner[has_owner], len(keys) * members
     )
-    cell_of = np.full(len(owner), -1, np.int64)
-    cell_of[owned] = cell_of_owned
+    owned_pair_of = np.full(len(owner), -1, np.int64)
+    owned_pair_of[has_owner] = pair_of
     class_weight, class_key = np.divmod(keys, alike)
     return PartitionClasses(
         class_of=class_of,
@@ -196,10 +195,10 @@ def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> Partitio
         subscribed=subscribed,
         crossing_rank=crossing_rank,
         member_rack=column_of[group.member_rack],
-        cell_of=cell_of,
-        cell_class=cells // members,
-        cell_member=cells % members,
-        cell_owned=cell_owned,
+        owned_pair_of=owned_pair_of,
+        owned_class=pairs // members,
+        owned_member=pairs % members,
+        owned_count=owned_count,
     )
 
 
@@ -221,17 +220,9 @@ def _distinct_racks(crossing_rank: IntArray) -> tuple[IntArray, IntArray, IntArr
     A row that is the same everywhere costs the same in every plan: it becomes row 0, zeros.
     """
     constant = (crossing_rank == crossing_rank[:, :1]).all(axis=1, keepdims=True)
-    columns, column_of = _distinct_rows(np.where(constant, 0, crossing_rank).T)
-    rows, row_of = _distinct_rows(columns.T)
+    columns, column_of = distinct_rows(np.where(constant, 0, crossing_rank).T)
+    rows, row_of = distinct_rows(columns.T)
     return rows, row_of, column_of
-
-
-def _distinct_rows(matrix: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the sorted distinct rows of ``matrix``, and the index of each row among them."""
-    rows = list(map(tuple, matrix.tolist()))
-    distinct = sorted(set(rows))
-    index = {row: at for at, row in enumerate(distinct)}
-    return np.array(distinct), np.array([index[row] for row in rows])
 
 
 # ---- The transportation network of one block, for all objectives below balance.
@@ -242,15 +233,15 @@ class BlockNetwork:
     """A network, and what its nodes and arcs stand for.
 
     ``classes`` and ``members`` are the group's numbers of the network's classes and members,
-    ``cells`` those of the direct arcs, ``arc_class`` the network's classes of the class-to-hub
-    arcs. ``off_rack_cost`` is the cost of one off-rack partition that has a weight of 1 and crosses
-    no wider level.
+    ``owned_pairs`` those of the direct arcs. ``arc_class`` has the network's classes of the
+    class-to-hub arcs. ``off_rack_cost`` is the cost of one off-rack partition that has a weight of
+    1 and crosses no wider level.
     """
 
     network: Network
     classes: IntArray
     members: IntArray
-    cells: IntArray
+    owned_pairs: IntArray
     arc_class: IntArray
     off_rack_cost: int
 
@@ -277,7 +268,7 @@ def block_network(
     members, hub, hub_subscription, hub_rack = _hubs(group, table, subscriptions)
     reachable = table.subscribed[table.topic_class[classes], hub_subscription[:, None]]
     arc_hub, arc_class = reachable.nonzero()
-    cells, cell_class, cell_member = _cells_within(table, classes, members)
+    pairs, pair_class, pair_member = _owned_within(table, classes, members)
     load = limit[members]
     filler_member, filler_cost = filler_arcs(load, even=even)
 
@@ -294,14 +285,14 @@ def block_network(
         cost: CostArray = cost_of_rank[rank] * table.weight[classes[of_class]]
         return cost
 
-    cell_cost = crossing_cost(cell_class, hub[cell_member])
+    pair_cost = crossing_cost(pair_class, hub[pair_member])
     return BlockNetwork(
         network=Network(
             supply=table.sizes[classes],
             demand=load,
             member_hub=hub,
             to_hub=(arc_class, arc_hub, crossing_cost(arc_class, arc_hub) + 1),
-            direct=(cell_class, cell_member, table.cell_owned[cells], cell_cost),
+            direct=(pair_class, pair_member, table.owned_count[pairs], pair_cost),
             fillers=(
                 filler_member,
                 np.ones_like(filler_member),
@@ -310,7 +301,7 @@ def block_network(
         ),
         classes=classes,
         members=members,
-        cells=cells,
+        owned_pairs=pairs,
         arc_class=arc_class,
         off_rack_cost=crossings[0],
     )
@@ -340,17 +331,17 @@ def _flags(indexes: IntArray, count: int) -> NDArray[np.bool_]:
     return flags
 
 
-def _cells_within(
+def _owned_within(
     table: PartitionClasses, classes: IntArray, members: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the cells of these classes and members, and their class and member as indexes."""
+    """Return the pairs of these classes and members, and their class and member as indexes."""
     class_index = np.full(len(table.sizes), -1, np.int64)
     class_index[classes] = np.arange(len(classes))
     member_index = np.full(len(table.member_rack), -1, np.int64)
     member_index[members] = np.arange(len(members))
-    cell_class, cell_member = class_index[table.cell_class], member_index[table.cell_member]
-    cells = ((cell_class >= 0) & (cell_member >= 0)).nonzero()[0]
-    return cells, cell_class[cells], cell_member[cells]
+    pair_class, pair_member = class_index[table.owned_class], member_index[table.owned_member]
+    pairs = ((pair_class >= 0) & (pair_member >= 0)).nonzero()[0]
+    return pairs, pair_class[pairs], pair_member[pairs]
 
 
 # ---- From optimal flows to partitions.
@@ -359,14 +350,14 @@ def _cells_within(
 def allocate(table: PartitionClasses, owner: IntArray, solved: list[BlockNetwork]) -> IntArray:
     """Return the member of each partition.
 
-    Of a cell that loses partitions, the lowest stay. The others of a class, sorted by topic and
-    number, are distributed to its members in turn: neighbours in a topic go to different members,
-    so that no member gets all partitions of a topic with much traffic.
+    A member that loses partitions of a class keeps the lowest. The others of a class, sorted by
+    topic and number, are distributed to its members in turn: neighbours in a topic go to different
+    members, so that no member gets all partitions of a topic with much traffic.
     """
-    cell_stays = np.zeros_like(table.cell_owned)
+    pair_stays = np.zeros_like(table.owned_count)
     for block in solved:
-        cell_stays[block.cells] = block.network.direct_units
-    stays = _staying(table, cell_stays)
+        pair_stays[block.owned_pairs] = block.network.direct_units
+    stays = _staying(table, pair_stays)
     assigned = np.where(stays, owner, UNASSIGNED)
     pool = (~stays).nonzero()[0]
     if len(pool):
@@ -375,19 +366,19 @@ def allocate(table: PartitionClasses, owner: IntArray, solved: list[BlockNetwork
     return assigned
 
 
-def _staying(table: PartitionClasses, cell_stays: IntArray) -> NDArray[np.bool_]:
-    """Return whether each partition stays with its owner; ``cell_stays`` of each cell do."""
-    stays = table.cell_of >= 0
-    shrinks = cell_stays < table.cell_owned
+def _staying(table: PartitionClasses, pair_stays: IntArray) -> NDArray[np.bool_]:
+    """Return whether each partition stays with its owner; ``pair_stays`` of each pair do."""
+    stays = table.owned_pair_of >= 0
+    shrinks = pair_stays < table.owned_count
     if not shrinks.any():
         return stays
     candidates = stays.nonzero()[0]
-    candidates = candidates[shrinks[table.cell_of[candidates]]]
-    candidates = candidates[stable_order(table.cell_of[candidates])]
-    cells = table.cell_of[candidates]
-    runs = Segments.of(cells)
-    nth = np.arange(len(cells)) - np.repeat(runs.starts, runs.lengths(len(cells)))
-    stays[candidates] = nth < cell_stays[cells]
+    candidates = candidates[shrinks[table.owned_pair_of[candidates]]]
+    candidates = candidates[stable_order(table.owned_pair_of[candidates])]
+    pairs = table.owned_pair_of[candidates]
+    runs = Segments.of(pairs)
+    nth = np.arange(len(pairs)) - np.repeat(runs.starts, runs.lengths(len(pairs)))
+    stays[candidates] = nth < pair_stays[pairs]
     return stays
 
 

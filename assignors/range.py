@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignors.group import Group
+from assignors.group import Group, distinct_rows
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.weights import traffic_weights
 from placement_core.flow import (
@@ -304,7 +304,7 @@ def index_network(
     scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle)
     cost_of_rank = crossing_costs(scales[1:], heaviest)
     cost = (cost_of_rank[crossing_rank[:, :, racks]] * weight[:, :, None]).sum(axis=0)
-    classes, class_of = _distinct_rows(cost)
+    classes, class_of = distinct_rows(cost)
     arcs = np.tile(np.arange(len(classes)), len(racks)), np.repeat(range(len(racks)), len(classes))
     return IndexNetwork(
         network=Network(
@@ -319,14 +319,3 @@ def index_network(
         member_order=order,
         off_rack_cost=scales[1],
     )
-
-
-def _distinct_rows(cost: CostArray) -> tuple[CostArray, IntArray]:
-    """Return the distinct rows of ``cost``, and the index of each row among them."""
-    if cost.dtype == object:
-        # numpy.unique does not sort rows of Python integers.
-        index_of: dict[tuple[int, ...], int] = {}
-        index = [index_of.setdefault(tuple(row), len(index_of)) for row in cost.tolist()]
-        return np.array(list(index_of), object).reshape(len(index_of), -1), np.array(index)
-    rows, index_of_row = np.unique(cost, axis=0, return_inverse=True)
-    return rows, index_of_row.reshape(-1)

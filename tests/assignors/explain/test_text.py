@@ -123,7 +123,7 @@ def test_remedies(kind: RemedyKind, values: dict[str, Any], text: str) -> None:
     assert remedy_text(Remedy(kind, **values)).startswith(text)
 
 
-def test_a_remedy_without_an_effect_that_is_known_ends_with_what_to_do() -> None:
+def test_remedy_ends_with_its_effect_if_known() -> None:
     assert remedy_text(Remedy(RemedyKind.WAIT)).endswith("is stable")
     assert remedy_text(Remedy(RemedyKind.WAIT, 2)).endswith(": 2 off-rack at best")
 
