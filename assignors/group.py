@@ -165,7 +165,7 @@ class Members(Sequence[Member]):
         for one, other in pairwise(rows):
             if one.id == other.id:
                 raise InvalidGroupError(
-                    f"two members have the id {one.id!r}: give each member an id of its own"
+                    f"two members have the id {one.id!r}: give each member a distinct id"
                 )
         sets: dict[frozenset[str], int] = {}
         numbers = [sets.setdefault(frozenset(row.topics), len(sets)) for row in rows]

@@ -470,7 +470,7 @@ def _moves(analysis: Analysis, partitions: Iterable[int]) -> dict[str, Partition
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """The group as it is, and its number of off-rack partitions after each remedy.
+    """The present group, and its number of off-rack partitions after each remedy.
 
     ``optimum`` is the number of off-rack partitions of the best assignment without a remedy.
     """

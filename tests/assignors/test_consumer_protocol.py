@@ -87,11 +87,6 @@ def test_a_later_version_is_read_as_version_3() -> None:
     assert read(later) == read(FULL)
 
 
-def test_a_later_version_of_user_data_is_read_as_version_1() -> None:
-    later = b"\x02" + write_user_data("b", OWNED, 9)[1:] + b"more"
-    assert read(subscription_bytes(["orders"], version=0, user_data=later)).rack == "b"
-
-
 def test_the_documented_layout_of_user_data() -> None:
     assert write_user_data("az1", {"t": [2, 5]}, 7) == (
         b"\x01" + b"\0\x03az1" + b"\0\0\0\x07" + b"\0\0\0\x01"
