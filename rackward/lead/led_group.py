@@ -26,7 +26,7 @@ from assignors.group_leader import format_error, format_list, format_traceback, 
 from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT, RebalanceResult
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from rackward.groups.host_racks import HostRacks
-from rackward.kafka.groups import LEADS, leads_for_rackward
+from rackward.kafka.groups import LEADER_MARKER, leads_for_rackward
 from rackward.lead.assigner import AssignmentMetrics, GroupAssigner
 from rackward.lead.member import (
     COORDINATOR_ERRORS,
@@ -480,7 +480,7 @@ class LedGroup:
         others = [member for member in members if member.id != self._member.id]
         # Members that read nothing are not in the result.
         nothing = {member.id: NOTHING_ASSIGNED for member in others}
-        encoded = nothing | result.assignments.encode() | {self._member.id: LEADS}
+        encoded = nothing | result.assignments.encode() | {self._member.id: LEADER_MARKER}
         await self._member.sync(encoded)
         self._others = {member.id: member.instance_id for member in others}
         self._names = {m: self._names[m] for m in self._others if m in self._names}

@@ -14,7 +14,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from assignors.assignment import NOTHING_ASSIGNED
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError
-from rackward.kafka.groups import LEADS, ListedGroup, describe_classic_groups, list_groups
+from rackward.kafka.groups import LEADER_MARKER, ListedGroup, describe_classic_groups, list_groups
 from rackward.units import Deadline
 from tests.support.kafka_python import assignment_bytes
 
@@ -128,10 +128,10 @@ def test_the_rack_of_a_member_of_kafka_go() -> None:
 
 def test_members_that_lead_are_no_consumers() -> None:
     reading, leader, waiting = (f"{name}-{uuid4()}" for name in ("c", *["rackward-lead"] * 2))
-    assert assignment_bytes({"rackward-leads": ()}) == LEADS
-    assert not any(SubscriptionReader().read_assignment(LEADS).values())
+    assert assignment_bytes({"rackward-leads": ()}) == LEADER_MARKER
+    assert not any(SubscriptionReader().read_assignment(LEADER_MARKER).values())
     admin: Any = DescribingAdmin(
-        (leader, EMPTY_SUBSCRIPTION, LEADS),
+        (leader, EMPTY_SUBSCRIPTION, LEADER_MARKER),
         (reading, EMPTY_SUBSCRIPTION, assignment_bytes({"t": [0]})),
         (waiting, EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED),
     )
@@ -140,6 +140,6 @@ def test_members_that_lead_are_no_consumers() -> None:
     assert [each.id for each in group.members] == [reading]
     assert (group.leader, group.waiting) == (leader, (waiting,))
     # The mark counts only in the assignment of such a member.
-    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADS))
+    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADER_MARKER))
     ((group,), _) = describe_classic_groups(admin, 1, ["g"])
     assert (group.leader, len(group.members)) == (None, 1)
