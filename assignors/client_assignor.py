@@ -1,7 +1,7 @@
 """What the assignors of all Python client libraries share; imports no client library.
 
 kafka-python and aiokafka take assignors in ``partition_assignment_strategy`` and call them from
-their group coordinator. That interface is too narrow for an assignor that looks at racks: the
+their group coordinator. That interface is too narrow for an assignor that uses racks: the
 library decodes subscriptions itself and drops the fields that it does not support, an assignor has
 no access to what its consumer owns, and it can neither wait for metadata nor request a rebalance.
 So each adapter subclasses its library's coordinator and patches the library to use the subclass:

@@ -250,7 +250,7 @@ class SubscriptionReader:
 def split_user_data(metadata: bytes) -> tuple[bytes, bytes]:
     """Return the subscription with null user data, and its user data.
 
-    A subscription that is truncated before the end of its user data is returned as it is.
+    A subscription that is truncated before the end of its user data is returned unchanged.
     """
     try:
         (count,) = struct.unpack_from(">i", metadata, 2)

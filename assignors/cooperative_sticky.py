@@ -6,15 +6,15 @@ argument; the steps here are:
 1. Encode the group as arrays (:mod:`assignors.group`).
 2. Compress it (`classify`). Partitions that are alike to every member form a class: same
    subscribers, same leader's rack, same weight. An assignment is then a small matrix: how many
-   partitions of each class each member gets. What members own is counted per *cell*, a class and
-   a member: of the partitions in a cell the member can keep as many as it gets of the class.
+   partitions of each class each member gets. What members own is counted per pair of a class and a
+   member: of these partitions the member can keep as many as it gets of the class.
 3. Find the blocks: sets of members and topics whose loads differ by at most one in every balanced
    assignment (:func:`placement_core.flow.balanced_blocks`). Blocks are independent of each other.
 4. Write each block as a transportation network whose costs are crossings, then moves, and solve it
    (`block_network`). With ``max_imbalance``, members of a connected component may exceed their
    block's level, and the sum of squared loads ranks between crossings and moves.
-5. Choose the partitions within what the optimum leaves free (`allocate`): a member keeps the first
-   partitions of its cells, and the others of a class are distributed to members in turn.
+5. Choose the partitions within what the optimum leaves free (`allocate`): of a class a member
+   keeps the first partitions that it owns; the others are distributed to members in turn.
 
 Example. Partitions 0 to 5 of one topic are led in racks a a a a b b; m1 (rack a) owns 0 and 1, m2
 (rack b) owns 2 to 5. The classes are {0, 1, 2, 3} and {4, 5}. The balanced load is 3 and 3. m1 gets
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignors.assignment import UNASSIGNED, stable_order
-from assignors.group import Group
+from assignors.group import Group, distinct_rows
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.weights import TrafficWeights, traffic_weights
 from placement_core.flow import (
@@ -39,15 +39,11 @@ from placement_core.flow import (
     IntArray,
     Network,
     Segments,
-    Solution,
-    as_int64,
     balanced_blocks,
     connected_components,
     crossing_costs,
-    lower_bound,
+    filler_arcs,
     rank_scales,
-    solve,
-    total_cost,
 )
 
 
@@ -89,21 +85,19 @@ class LeaderRackAwareCooperativeSticky:
         a mapping or a function.
 
         Raises InvalidGroupError if two members have the same id, and whatever ``weights`` raises.
-        Nothing that a member claims raises: unknown racks cost locality, and invalid claims are
-        ignored.
+        Invalid claims are ignored, and unknown racks cost locality.
         """
         group = Group.of(members, leader_racks)
         owner = group.owners()
         if not len(owner):
             return group.plan(owner, owner)
         classes = classify(group, traffic_weights(group, weights), owner)
-        solved = [(block, solve(block.network)) for block in self._networks(group, classes)]
-        assigned = allocate(classes, owner, solved)
-        optimality_gap = sum(
-            (total_cost(solution) - lower_bound(solution)) // block.off_rack_cost
-            for block, solution in solved
-        )
-        return group.plan(assigned, owner, optimality_gap)
+        blocks = self._networks(group, classes)
+        for block in blocks:
+            block.network.solve()
+        assigned = allocate(classes, owner, blocks)
+        gap = sum(block.network.optimality_gap() // block.off_rack_cost for block in blocks)
+        return group.plan(assigned, owner, gap)
 
     def _networks(self, group: Group, classes: PartitionClasses) -> list[BlockNetwork]:
         """Return a network per block, or per component in which a member may exceed its level."""
@@ -140,7 +134,7 @@ class LeaderRackAwareCooperativeSticky:
 
 @dataclass(frozen=True, slots=True)
 class PartitionClasses:
-    """Classes of partitions, and the cells (class, member) of what members own.
+    """Classes of partitions, and pairs (class, member) of which the member owns some of the class.
 
     class_of
         Per partition, its class.
@@ -154,10 +148,10 @@ class PartitionClasses:
         far from every member are row 0, at no cost.
     member_rack
         Per member, a column of ``crossing_rank``; racks at equal cost everywhere share a column.
-    cell_of
-        Per partition, its cell; -1 if it has no owner.
-    cell_class, cell_member, cell_owned
-        Per cell, sorted by class and member: how many partitions of the class the member owns.
+    owned_pair_of
+        Per partition, the pair of its class and its owner; -1 if it has no owner.
+    owned_class, owned_member, owned_count
+        Per pair, sorted by class and member: how many partitions of the class the member owns.
     """
 
     class_of: IntArray
@@ -168,10 +162,10 @@ class PartitionClasses:
     subscribed: NDArray[np.bool_]
     crossing_rank: IntArray
     member_rack: IntArray
-    cell_of: IntArray
-    cell_class: IntArray
-    cell_member: IntArray
-    cell_owned: IntArray
+    owned_pair_of: IntArray
+    owned_class: IntArray
+    owned_member: IntArray
+    owned_count: IntArray
 
 
 def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> PartitionClasses:
@@ -185,12 +179,12 @@ def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> Partitio
     alike = len(subscribed) * racks
     key = np.repeat(topic_class, group.sizes) * racks + row_of[group.leader_rack]
     keys, class_of, sizes = _factorize(weights.index * alike + key, len(weights.units) * alike)
-    owned = (owner != UNASSIGNED).nonzero()[0]
-    cells, cell_of_owned, cell_owned = _factorize(
-        class_of[owned] * members + owner[owned], len(keys) * members
+    has_owner = (owner != UNASSIGNED).nonzero()[0]
+    pairs, pair_of, owned_count = _factorize(
+        class_of[has_owner] * members + owner[has_owner], len(keys) * members
     )
-    cell_of = np.full(len(owner), -1, np.int64)
-    cell_of[owned] = cell_of_owned
+    owned_pair_of = np.full(len(owner), -1, np.int64)
+    owned_pair_of[has_owner] = pair_of
     class_weight, class_key = np.divmod(keys, alike)
     return PartitionClasses(
         class_of=class_of,
@@ -201,10 +195,10 @@ def classify(group: Group, weights: TrafficWeights, owner: IntArray) -> Partitio
         subscribed=subscribed,
         crossing_rank=crossing_rank,
         member_rack=column_of[group.member_rack],
-        cell_of=cell_of,
-        cell_class=cells // members,
-        cell_member=cells % members,
-        cell_owned=cell_owned,
+        owned_pair_of=owned_pair_of,
+        owned_class=pairs // members,
+        owned_member=pairs % members,
+        owned_count=owned_count,
     )
 
 
@@ -226,17 +220,9 @@ def _distinct_racks(crossing_rank: IntArray) -> tuple[IntArray, IntArray, IntArr
     A row that is the same everywhere costs the same in every plan: it becomes row 0, zeros.
     """
     constant = (crossing_rank == crossing_rank[:, :1]).all(axis=1, keepdims=True)
-    columns, column_of = _distinct_rows(np.where(constant, 0, crossing_rank).T)
-    rows, row_of = _distinct_rows(columns.T)
+    columns, column_of = distinct_rows(np.where(constant, 0, crossing_rank).T)
+    rows, row_of = distinct_rows(columns.T)
     return rows, row_of, column_of
-
-
-def _distinct_rows(matrix: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the sorted distinct rows of ``matrix``, and the index of each row among them."""
-    rows = list(map(tuple, matrix.tolist()))
-    distinct = sorted(set(rows))
-    index = {row: at for at, row in enumerate(distinct)}
-    return np.array(distinct), np.array([index[row] for row in rows])
 
 
 # ---- The transportation network of one block, for all objectives below balance.
@@ -247,15 +233,16 @@ class BlockNetwork:
     """A network, and what its nodes and arcs stand for.
 
     ``classes`` and ``members`` are the group's numbers of the network's classes and members,
-    ``cells`` those of the direct arcs ``cell_arcs``. ``off_rack_cost`` is the cost of one
-    off-rack partition that has a weight of 1 and crosses no wider level.
+    ``owned_pairs`` those of the direct arcs. ``arc_class`` has the network's classes of the
+    class-to-hub arcs. ``off_rack_cost`` is the cost of one off-rack partition that has a weight of
+    1 and crosses no wider level.
     """
 
     network: Network
     classes: IntArray
     members: IntArray
-    cells: IntArray
-    cell_arcs: IntArray
+    owned_pairs: IntArray
+    arc_class: IntArray
     off_rack_cost: int
 
 
@@ -280,63 +267,43 @@ def block_network(
     classes = _flags(topics, len(table.subscribed))[table.topic_class].nonzero()[0]
     members, hub, hub_subscription, hub_rack = _hubs(group, table, subscriptions)
     reachable = table.subscribed[table.topic_class[classes], hub_subscription[:, None]]
-    lane_hub, lane_class = reachable.nonzero()
-    cells, cell_class, cell_member = _cells_within(table, classes, members)
+    arc_hub, arc_class = reachable.nonzero()
+    pairs, pair_class, pair_member = _owned_within(table, classes, members)
     load = limit[members]
-    fillers = int(load.sum() - table.sizes[classes].sum())
-    max_fillers = np.ones_like(load) if even else load
+    filler_member, filler_cost = filler_arcs(load, even=even)
 
     cycle = min(len(classes) + 1, len(hub_subscription) + len(members)) + 1
     heaviest = int(table.weight[classes].max(initial=1))
-    largest = [1] if even else [1, 2 * int(load.max(initial=0)) + 1]
     ranks = max(1, int(table.crossing_rank.max(initial=0)))
-    scales = rank_scales([*largest, *[heaviest] * ranks], cycle)
-    cost_of_rank = crossing_costs(scales[len(largest) :], heaviest)
+    _, square, *crossings = rank_scales(
+        [1, int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle
+    )
+    cost_of_rank = crossing_costs(crossings, heaviest)
 
     def crossing_cost(of_class: IntArray, of_hub: IntArray) -> CostArray:
         rank = table.crossing_rank[table.rack[classes[of_class]], hub_rack[of_hub]]
         cost: CostArray = cost_of_rank[rank] * table.weight[classes[of_class]]
         return cost
 
-    filler_member = np.repeat(np.arange(len(members)), max_fillers)
-    filler_cost = np.zeros(len(filler_member), np.int64)
-    if not even:
-        # The k-th filler of a member lowers its load from limit - k + 1 to limit - k, and the
-        # square of it by 2 (limit - k) + 1, less for each filler. All assignments have the same
-        # number of fillers, so adding a constant to each keeps costs from being negative.
-        first = np.repeat(np.cumsum(max_fillers) - max_fillers, max_fillers)
-        nth = np.arange(len(filler_member)) - first + 1
-        decrease = 2 * (load[filler_member] - nth) + 1
-        filler_cost = as_int64((int(decrease.max(initial=0)) - decrease).astype(object) * scales[1])
-
-    # The direct arcs: one per cell, then the fillers, sorted by member.
-    arc_member = np.concatenate((cell_member, filler_member))
-    order = np.argsort(arc_member, kind="stable")
-    arc_class = np.concatenate((cell_class, np.full(len(filler_member), len(classes))))
-    arc_capacity = np.concatenate((table.cell_owned[cells], np.ones(len(filler_member), np.int64)))
-    arc_cost = np.concatenate((crossing_cost(cell_class, hub[cell_member]), filler_cost))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
+    pair_cost = crossing_cost(pair_class, hub[pair_member])
     return BlockNetwork(
         network=Network(
-            supply=np.append(table.sizes[classes], fillers),
+            supply=table.sizes[classes],
             demand=load,
             member_hub=hub,
-            hub_count=len(hub_subscription),
-            lane_class=lane_class,
-            lane_hub=lane_hub,
-            lane_cost=crossing_cost(lane_class, lane_hub) + 1,
-            arc_class=arc_class[order],
-            arc_member=arc_member[order],
-            arc_capacity=arc_capacity[order],
-            arc_cost=arc_cost[order],
-            deferred=np.array([len(classes)]),
+            to_hub=(arc_class, arc_hub, crossing_cost(arc_class, arc_hub) + 1),
+            direct=(pair_class, pair_member, table.owned_count[pairs], pair_cost),
+            fillers=(
+                filler_member,
+                np.ones_like(filler_member),
+                filler_cost.astype(object) * square if filler_cost.any() else filler_cost,
+            ),
         ),
         classes=classes,
         members=members,
-        cells=cells,
-        cell_arcs=position[: len(cells)],
-        off_rack_cost=scales[len(largest)],
+        owned_pairs=pairs,
+        arc_class=arc_class,
+        off_rack_cost=crossings[0],
     )
 
 
@@ -364,35 +331,33 @@ def _flags(indexes: IntArray, count: int) -> NDArray[np.bool_]:
     return flags
 
 
-def _cells_within(
+def _owned_within(
     table: PartitionClasses, classes: IntArray, members: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the cells of these classes and members, and their class and member as indexes."""
+    """Return the pairs of these classes and members, and their class and member as indexes."""
     class_index = np.full(len(table.sizes), -1, np.int64)
     class_index[classes] = np.arange(len(classes))
     member_index = np.full(len(table.member_rack), -1, np.int64)
     member_index[members] = np.arange(len(members))
-    cell_class, cell_member = class_index[table.cell_class], member_index[table.cell_member]
-    cells = ((cell_class >= 0) & (cell_member >= 0)).nonzero()[0]
-    return cells, cell_class[cells], cell_member[cells]
+    pair_class, pair_member = class_index[table.owned_class], member_index[table.owned_member]
+    pairs = ((pair_class >= 0) & (pair_member >= 0)).nonzero()[0]
+    return pairs, pair_class[pairs], pair_member[pairs]
 
 
 # ---- From optimal flows to partitions.
 
 
-def allocate(
-    table: PartitionClasses, owner: IntArray, solved: list[tuple[BlockNetwork, Solution]]
-) -> IntArray:
+def allocate(table: PartitionClasses, owner: IntArray, solved: list[BlockNetwork]) -> IntArray:
     """Return the member of each partition.
 
-    Of a cell that loses partitions, the lowest stay. The others of a class, sorted by topic and
-    number, are distributed to its members in turn: neighbours in a topic go to different members,
-    so that no member gets all partitions of a topic with much traffic.
+    A member that loses partitions of a class keeps the lowest. The others of a class, sorted by
+    topic and number, are distributed to its members in turn: neighbours in a topic go to different
+    members, so that no member gets all partitions of a topic with much traffic.
     """
-    cell_stays = np.zeros_like(table.cell_owned)
-    for block, solution in solved:
-        cell_stays[block.cells] = solution.flow.arcs[block.cell_arcs]
-    stays = _staying(table, cell_stays)
+    pair_stays = np.zeros_like(table.owned_count)
+    for block in solved:
+        pair_stays[block.owned_pairs] = block.network.direct_units
+    stays = _staying(table, pair_stays)
     assigned = np.where(stays, owner, UNASSIGNED)
     pool = (~stays).nonzero()[0]
     if len(pool):
@@ -401,30 +366,30 @@ def allocate(
     return assigned
 
 
-def _staying(table: PartitionClasses, cell_stays: IntArray) -> NDArray[np.bool_]:
-    """Return whether each partition stays with its owner; ``cell_stays`` of each cell do."""
-    stays = table.cell_of >= 0
-    shrinks = cell_stays < table.cell_owned
+def _staying(table: PartitionClasses, pair_stays: IntArray) -> NDArray[np.bool_]:
+    """Return whether each partition stays with its owner; ``pair_stays`` of each pair do."""
+    stays = table.owned_pair_of >= 0
+    shrinks = pair_stays < table.owned_count
     if not shrinks.any():
         return stays
     candidates = stays.nonzero()[0]
-    candidates = candidates[shrinks[table.cell_of[candidates]]]
-    candidates = candidates[stable_order(table.cell_of[candidates])]
-    cells = table.cell_of[candidates]
-    runs = Segments.of(cells)
-    nth = np.arange(len(cells)) - np.repeat(runs.starts, runs.lengths(len(cells)))
-    stays[candidates] = nth < cell_stays[cells]
+    candidates = candidates[shrinks[table.owned_pair_of[candidates]]]
+    candidates = candidates[stable_order(table.owned_pair_of[candidates])]
+    pairs = table.owned_pair_of[candidates]
+    runs = Segments.of(pairs)
+    nth = np.arange(len(pairs)) - np.repeat(runs.starts, runs.lengths(len(pairs)))
+    stays[candidates] = nth < pair_stays[pairs]
     return stays
 
 
-def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
+def _distribute(solved: list[BlockNetwork]) -> IntArray:
     """Return the members of the partitions that do not stay, class by class.
 
     A share is a number of partitions of one class for one member. Each share is spaced evenly over
     its class: a member that gets few of a class does not get all of them from its first topics,
     and members with equal shares take turns.
     """
-    shares = [_shares(block, solution) for block, solution in solved]
+    shares = [_shares(block) for block in solved]
     class_, member, units = map(np.concatenate, zip(*shares, strict=True))
     share = np.repeat(np.arange(len(units)), units)
     nth = np.arange(len(share)) - np.repeat(units.cumsum() - units, units)
@@ -432,19 +397,20 @@ def _distribute(solved: list[tuple[BlockNetwork, Solution]]) -> IntArray:
     return member[share[order]]
 
 
-def _shares(block: BlockNetwork, solution: Solution) -> tuple[IntArray, IntArray, IntArray]:
+def _shares(block: BlockNetwork) -> tuple[IntArray, IntArray, IntArray]:
     """Return the class, the member and the units of each share of a block.
 
-    Any way to distribute a hub's units to its seats is as good as any other. Lanes and seats both
-    fill the same row of units, hub after hub: a share ends where either ends.
+    Any way to distribute a hub's units to its members is as good as any other. The units on arcs
+    from classes and on arcs to members both fill the same row of units, hub after hub: a share ends
+    where either ends.
     """
-    network, flow = solution.network, solution.flow
-    lane_ends, seat_ends = flow.lanes.cumsum(), flow.seats.cumsum()
-    ends = np.concatenate(([0], lane_ends, seat_ends))
+    class_ends = block.network.hub_units.cumsum()
+    member_ends = block.network.member_units.cumsum()
+    ends = np.concatenate(([0], class_ends, member_ends))
     ends.sort()
     units = ends[1:] - ends[:-1]
     shares = units.nonzero()[0]
     ends, units = ends[shares + 1], units[shares]
-    class_ = block.classes[network.lane_class[lane_ends.searchsorted(ends)]]
-    member = block.members[seat_ends.searchsorted(ends)]
+    class_ = block.classes[block.arc_class[class_ends.searchsorted(ends)]]
+    member = block.members[member_ends.searchsorted(ends)]
     return class_, member, units

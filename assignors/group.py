@@ -36,7 +36,7 @@ from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.model import LeaderRacks, Member, Plan
 from placement_core.errors import InvalidGroupError
-from placement_core.flow import IntArray
+from placement_core.flow import CostArray, IntArray
 from placement_core.racks import RackPath, levels_crossed, parse_rack
 
 Assigned = Mapping[str, Mapping[str, Sequence[int]]]
@@ -165,7 +165,7 @@ class Members(Sequence[Member]):
         for one, other in pairwise(rows):
             if one.id == other.id:
                 raise InvalidGroupError(
-                    f"two members have the id {one.id!r}: give each member an id of its own"
+                    f"two members have the id {one.id!r}: give each member a distinct id"
                 )
         sets: dict[frozenset[str], int] = {}
         numbers = [sets.setdefault(frozenset(row.topics), len(sets)) for row in rows]
@@ -493,3 +493,15 @@ def _resolve_claims(
     valid = np.zeros(len(partition), bool)
     valid[order[latest & ~contested]] = True
     return valid
+
+
+def distinct_rows(matrix: CostArray) -> tuple[CostArray, IntArray]:
+    """Return the sorted distinct rows of ``matrix``, and the index of each row among them.
+
+    numpy.unique does not sort rows of Python integers.
+    """
+    rows = list(map(tuple, matrix.tolist()))
+    distinct = sorted(set(rows))
+    index = {row: at for at, row in enumerate(distinct)}
+    unique = np.array(distinct, matrix.dtype).reshape(len(distinct), -1)
+    return unique, np.fromiter(map(index.__getitem__, rows), np.int64, len(rows))

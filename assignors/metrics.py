@@ -32,37 +32,37 @@ _GAUGES: tuple[tuple[str, str, Callable[[Assignment], float | None]], ...] = (
     (
         "rackward_assignment_timestamp_seconds",
         "Unix time of the last assignment.",
-        lambda each: each.at.timestamp(),
+        lambda assignment: assignment.at.timestamp(),
     ),
     (
         "rackward_assignment_partitions",
         "Partitions of the subscribed topics at the last assignment.",
-        lambda each: each.partitions,
+        lambda assignment: assignment.partitions,
     ),
     (
         "rackward_assignment_members",
         "Members of the group at the last assignment.",
-        lambda each: len(each.inputs.members),
+        lambda assignment: len(assignment.inputs.members),
     ),
     (
         "rackward_assignment_off_rack_partitions",
         "Partitions that the last assignment gave to a member outside their leader's rack.",
-        lambda each: each.off_rack,
+        lambda assignment: assignment.off_rack,
     ),
     (
         "rackward_assignment_optimum_partitions",
         "Minimum of off-rack partitions over all assignments with the same balance.",
-        lambda each: each.optimum,
+        lambda assignment: assignment.optimum,
     ),
     (
         "rackward_assignment_withheld_partitions",
         "Partitions that are not assigned until their owners have revoked them.",
-        lambda each: each.withheld,
+        lambda assignment: assignment.withheld,
     ),
     (
         "rackward_assignment_duration_seconds",
         "Seconds that the last assignment took.",
-        lambda each: each.milliseconds / 1000,
+        lambda assignment: assignment.milliseconds / 1000,
     ),
 )
 
@@ -98,11 +98,11 @@ class AssignmentCollector(Collector):
         count: dict[tuple[str, str], int] = {}
         moved: dict[tuple[str, str], int] = {}
         last: dict[tuple[str, str], Assignment] = {}
-        for each in sorted(_assignments(sources), key=lambda each: each.at):
-            key = (each.group, each.protocol)
-            count[key] = count.get(key, 0) + each.number
-            moved[key] = moved.get(key, 0) + each.moved_total
-            last[key] = each
+        for assignment in sorted(_assignments(sources), key=lambda made: made.at):
+            key = (assignment.group, assignment.protocol)
+            count[key] = count.get(key, 0) + assignment.number
+            moved[key] = moved.get(key, 0) + assignment.moved_total
+            last[key] = assignment
         for name, help_text, sums in (
             ("rackward_assignments", "Assignments made as the leader of the group.", count),
             (
@@ -117,8 +117,8 @@ class AssignmentCollector(Collector):
             yield counter
         for name, help_text, read_value in _GAUGES:
             gauge = GaugeMetricFamily(name, help_text, labels=LABELS)
-            for key, assignment in last.items():
-                value = read_value(assignment)
+            for key, latest in last.items():
+                value = read_value(latest)
                 if value is not None:
                     gauge.add_metric(key, value)
             yield gauge
@@ -126,5 +126,5 @@ class AssignmentCollector(Collector):
 
 def _assignments(sources: Iterable[Source]) -> Iterator[Assignment]:
     # A source that was added twice counts once.
-    for source in {id(each): each for each in sources}.values():
+    for source in {id(source): source for source in sources}.values():
         yield from source.assignments()

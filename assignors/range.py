@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignors.group import Group
+from assignors.group import Group, distinct_rows
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.weights import traffic_weights
 from placement_core.flow import (
@@ -26,10 +26,8 @@ from placement_core.flow import (
     IntArray,
     Network,
     crossing_costs,
-    lower_bound,
+    filler_arcs,
     rank_scales,
-    solve,
-    total_cost,
 )
 
 
@@ -141,19 +139,20 @@ class LeaderRackAwareRange:
         indexes = index_network(
             ranks, weight, group.ranks, racks, totals, limit, even=limit == ceiling
         )
-        solution = solve(indexes.network)
-        network, flow = indexes.network, solution.flow
+        network = indexes.network.solve()
         # The hub of each index: classes in order, of each class the lowest indexes first.
-        lanes = np.flatnonzero(flow.lanes)
-        lanes = lanes[np.argsort(network.lane_class[lanes], kind="stable")]
+        class_, arc_hub = indexes.arcs
+        units = network.hub_units
+        used = np.flatnonzero(units)
+        used = used[np.argsort(class_[used], kind="stable")]
         hub = np.empty(count, np.int64)
         by_class = np.argsort(indexes.class_of, kind="stable")
-        hub[by_class] = np.repeat(network.lane_hub[lanes], flow.lanes[lanes])
+        hub[by_class] = np.repeat(arc_hub[used], units[used])
         # The member of each index: hubs in order, of each hub the lowest indexes first.
         member = np.empty(count, np.int64)
         by_hub = np.argsort(hub, kind="stable")
-        member[by_hub] = np.repeat(subscribers[indexes.member_order], flow.seats)
-        return member, (total_cost(solution) - lower_bound(solution)) // indexes.off_rack_cost
+        member[by_hub] = np.repeat(subscribers[indexes.member_order], network.member_units)
+        return member, network.optimality_gap() // indexes.off_rack_cost
 
 
 # ---- A single topic, without levels of racks.
@@ -261,14 +260,15 @@ def _racks_make_no_difference(group: Group, partitions: IntArray, subscribers: I
 class IndexNetwork:
     """A network whose units are partition indexes.
 
-    ``class_of`` is the class of each index: those that cost every member the same.
-    ``member_order`` is the position of each of the network's members among the subscribers.
-    ``off_rack_cost`` is the cost of one off-rack partition that has a weight of 1 and crosses no
-    wider level.
+    ``class_of`` is the class of each index: those that cost every member the same. ``arcs`` has the
+    class and the hub of each class-to-hub arc, ``member_order`` the position of each of the
+    network's members among the subscribers. ``off_rack_cost`` is the cost of one off-rack partition
+    that has a weight of 1 and crosses no wider level.
     """
 
     network: Network
     class_of: IntArray
+    arcs: tuple[IntArray, IntArray]
     member_order: IntArray
     off_rack_cost: int
 
@@ -297,50 +297,25 @@ def index_network(
     members = len(member_rack)
     order = np.argsort(member_rack, kind="stable")
     racks, hub = np.unique(member_rack[order], return_inverse=True)
-    max_fillers = 1 if even else limit
-    filler_member = np.repeat(np.arange(members), max_fillers)
-    nth = np.tile(np.arange(1, max_fillers + 1), members)
-    # The k-th filler of a member lowers its total by ``topics``, and the square of it by ``topics``
-    # times this. Adding a constant to each filler keeps costs from being negative.
-    decrease = 2 * totals[order][filler_member] + topics * (2 * (limit - nth) + 1)
-    filler_cost = decrease.max(initial=0) - decrease
-    filler_cost //= max(int(np.gcd.reduce(filler_cost, initial=0)), 1)
-
+    demand = np.full(members, limit)
+    filler_member, filler_cost = filler_arcs(demand, totals[order], unit=topics, even=even)
     cycle = min(count + 1, len(racks) + members) + 1
     heaviest = topics * int(weight.max(initial=1))
     scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle)
     cost_of_rank = crossing_costs(scales[1:], heaviest)
     cost = (cost_of_rank[crossing_rank[:, :, racks]] * weight[:, :, None]).sum(axis=0)
-    classes, class_of = _distinct_rows(cost)
+    classes, class_of = distinct_rows(cost)
+    arcs = np.tile(np.arange(len(classes)), len(racks)), np.repeat(range(len(racks)), len(classes))
     return IndexNetwork(
         network=Network(
-            supply=np.append(
-                np.bincount(class_of, minlength=len(classes)), members * limit - count
-            ),
-            demand=np.full(members, limit),
+            supply=np.bincount(class_of, minlength=len(classes)),
+            demand=demand,
             member_hub=hub,
-            hub_count=len(racks),
-            lane_class=np.tile(np.arange(len(classes)), len(racks)),
-            lane_hub=np.repeat(np.arange(len(racks)), len(classes)),
-            lane_cost=classes.T.reshape(-1),
-            arc_class=np.full(len(nth), len(classes)),
-            arc_member=filler_member,
-            arc_capacity=np.ones(len(nth), np.int64),
-            arc_cost=filler_cost,
-            deferred=np.array([len(classes)]),
+            to_hub=(*arcs, classes.T.reshape(-1)),
+            fillers=(filler_member, np.ones_like(filler_member), filler_cost),
         ),
         class_of=class_of,
+        arcs=arcs,
         member_order=order,
         off_rack_cost=scales[1],
     )
-
-
-def _distinct_rows(cost: CostArray) -> tuple[CostArray, IntArray]:
-    """Return the distinct rows of ``cost``, and the index of each row among them."""
-    if cost.dtype == object:
-        # numpy.unique does not sort rows of Python integers.
-        index_of: dict[tuple[int, ...], int] = {}
-        index = [index_of.setdefault(tuple(row), len(index_of)) for row in cost.tolist()]
-        return np.array(list(index_of), object).reshape(len(index_of), -1), np.array(index)
-    rows, index_of_row = np.unique(cost, axis=0, return_inverse=True)
-    return rows, index_of_row.reshape(-1)

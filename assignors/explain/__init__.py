@@ -7,16 +7,16 @@
 ...     print(finding.count, reason_text(finding), *map(remedy_text, finding.remedies))
 """
 
-from assignors.explain.explain import explain
-from assignors.explain.model import (
-    Explanation,
-    LeaderBrokers,
+from assignors.explain.explain import Explanation, LeaderBrokers, explain
+from assignors.explain.text import (
     LocalityFinding,
     Reason,
     Remedy,
     RemedyKind,
+    partition_ranges,
+    reason_text,
+    remedy_text,
 )
-from assignors.explain.text import partition_ranges, reason_text, remedy_text
 
 __all__ = [
     "Explanation",

@@ -16,33 +16,28 @@ belong to another balanced one. So the work is divided in a way that loses nothi
 3. **All objectives below balance, in one flow per block.** Fillers, at most one per member, turn
    "level or one less" into "exactly level": a transportation problem. Objectives of several ranks
    become one integer cost in which a rank outweighs all ranks below it.
-   (:mod:`~placement_core.flow.network`)
-4. **Solve** by successive shortest paths. (:mod:`~placement_core.flow.min_cost_flow`)
+   (:mod:`~placement_core.flow.costs`)
+4. **Solve** by successive shortest paths. (:mod:`~placement_core.flow.network`)
 
 Why the solver is exact. A flow has the minimum cost among those that send as much if and only if
 its residual network has no cycle of negative cost. The empty flow qualifies, since costs are not
 negative. Adding units along a shortest path keeps it so: such a cycle would have to use a reversed
-arc of the path, and would have made a shorter path before. Each phase finds the distances by
-Bellman-Ford and pushes along arcs on shortest paths until they carry no more; the paths of each
-class are longer than in the phase before, so the number of phases is bounded
-(:mod:`~placement_core.flow.residual`). When all units are sent, the flow is an optimum.
+arc of the path, and would have made a shorter path before. When all units are sent, the flow is an
+optimum.
 
 How it is checked. Linear duality gives a lower bound on the cost of any solution from the solver's
 final distances. If bound and cost agree, the solution is proved optimal without trusting how it was
-found (:mod:`~placement_core.flow.min_cost_flow`). The assignors report that bound with each plan.
+found. The assignors report that bound with each plan.
 
 Layouts start from a feasible choice, the present one, and improve it by canceling negative cycles
 in a graph of brokers (:mod:`~placement_core.flow.cycle_canceling`).
-
-Numbers. Costs are int64 where they fit and Python integers where they do not: if a distance gets
-too long for int64, the network is solved again, so no cost overflows. Totals of units have to stay
-below 2^53; SolverLimitError is raised otherwise.
 
 Sources: R. Ahuja, T. Magnanti, J. Orlin, *Network Flows* (1993), chapters 9 (successive shortest
 paths, cycle canceling, reduced costs) and 14 (convex costs); E. Dinic (1970) for blocking flows.
 """
 
-from placement_core.flow.balance import Block, balanced_blocks
+from placement_core.flow.balance import Block, balanced_blocks, connected_components
+from placement_core.flow.costs import as_int64, crossing_costs, filler_arcs, rank_scales
 from placement_core.flow.cycle_canceling import (
     INF,
     ExchangeGraph,
@@ -51,39 +46,24 @@ from placement_core.flow.cycle_canceling import (
     cancel_negative_cycles,
     level_loads,
 )
-from placement_core.flow.min_cost_flow import Solution, lower_bound, solve, total_cost
-from placement_core.flow.network import (
-    CostArray,
-    Flow,
-    IntArray,
-    Network,
-    Segments,
-    as_int64,
-    connected_components,
-    crossing_costs,
-    rank_scales,
-)
+from placement_core.flow.network import CostArray, IntArray, Network, Segments
 
 __all__ = [
     "INF",
     "Block",
     "CostArray",
     "ExchangeGraph",
-    "Flow",
     "IntArray",
     "LoadCosts",
     "Network",
     "Segments",
-    "Solution",
     "SquaredLoads",
     "as_int64",
     "balanced_blocks",
     "cancel_negative_cycles",
     "connected_components",
     "crossing_costs",
+    "filler_arcs",
     "level_loads",
-    "lower_bound",
     "rank_scales",
-    "solve",
-    "total_cost",
 ]

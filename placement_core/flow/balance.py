@@ -36,9 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.flow.min_cost_flow import solve
-from placement_core.flow.network import IntArray, Network, connected_components
-from placement_core.flow.residual import split_by_layer
+from placement_core.flow.network import IntArray, Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +84,41 @@ def _overloaded(
 
     None if loads of ``level`` and ``level - 1`` are possible for all.
     """
-    count = len(members)
-    lane_hub, lane_class = subscribed.T.nonzero()
-    groups = np.arange(count)
-    filler_class = len(sizes)
-    fillers = int(members.sum()) * level - int(sizes.sum())
-    solution = solve(
-        Network(
-            supply=np.append(sizes, fillers),
-            demand=members * level,
-            member_hub=groups,
-            hub_count=count,
-            lane_class=lane_class,
-            lane_hub=lane_hub,
-            lane_cost=np.zeros(len(lane_class), np.int64),
-            arc_class=np.full(count, filler_class),
-            arc_member=groups,
-            arc_capacity=members,
-            arc_cost=np.zeros(count, np.int64),
-            deferred=np.array([filler_class]),
-        )
+    groups = np.arange(len(members))
+    hub, class_ = subscribed.T.nonzero()
+    network = Network(
+        supply=sizes,
+        demand=members * level,
+        member_hub=groups,
+        to_hub=(class_, hub, np.zeros(len(hub), np.int64)),
+        fillers=(groups, members, np.zeros(len(groups), np.int64)),
     )
-    if solution.min_cut is None:
-        return None
-    of_class, _, of_member = split_by_layer(solution.network, solution.min_cut)
-    return of_class[:filler_class], of_member
+    return network.solve().min_cut
+
+
+def connected_components(
+    rows: IntArray, columns: IntArray, linked: NDArray[np.bool_]
+) -> list[tuple[IntArray, IntArray]]:
+    """Return the connected components of a bipartite graph, each as its rows and its columns.
+
+    ``linked[row, column]`` is True where two nodes are joined; only the given ``rows`` and
+    ``columns`` count. Components are in order of their first column. A row without any column is
+    in none of them.
+    """
+    linked = linked[rows[:, None], columns]
+    if len(rows) and linked.all():
+        return [(rows, columns)] if len(columns) else []
+    found = []
+    pending = np.ones(len(columns), bool)
+    while pending.any():
+        column_flags = np.zeros(len(columns), bool)
+        column_flags[int(np.argmax(pending))] = True
+        while True:
+            row_flags = linked[:, column_flags].any(axis=1)
+            extended = column_flags | linked[row_flags].any(axis=0)
+            if (extended == column_flags).all():
+                break
+            column_flags = extended
+        found.append((rows[row_flags], columns[column_flags]))
+        pending &= ~column_flags
+    return found

@@ -30,7 +30,8 @@ from typing import Protocol
 import numpy as np
 
 from placement_core.errors import SolverLimitError
-from placement_core.flow.network import IntArray, connected_components
+from placement_core.flow.balance import connected_components
+from placement_core.flow.network import IntArray
 
 INF = 1 << 60
 """The cost of an arc that does not exist: more than any path of arcs that do."""
@@ -136,8 +137,7 @@ def _level_once(exchange: ExchangeGraph, cost: IntArray, above: IntArray, below:
 def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> int:
     """Change ``exchange`` into a choice of minimum cost; return the number of units moved.
 
-    Raises SolverLimitError if costs add up beyond int64, and RuntimeError on a defect of the solver
-    or of ``exchange``.
+    Raises SolverLimitError if costs add up beyond int64.
     """
     moved = 0
     while True:
@@ -150,8 +150,7 @@ def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> in
             # A cycle that needs one partition for two of its arcs may be infeasible. A cycle with
             # the fewest arcs never is.
             in_pass = _cancel(exchange, load_costs, inner, fewest_arcs(cost))
-            if not in_pass:
-                raise RuntimeError("a negative cycle that cannot be carried out")
+            assert in_pass, "a negative cycle that cannot be carried out"
         moved += in_pass
 
 
@@ -260,7 +259,7 @@ def negative_cycles(cost: IntArray) -> list[list[int]]:
     for which every arc's reduced cost is non-negative, so there is no negative cycle.
 
     Raises SolverLimitError if a path costs less than -INF / 2, beyond which sums would not fit into
-    int64, and RuntimeError if distances neither converge nor form a cycle, which cannot happen.
+    int64.
     """
     count = len(cost)
     every = np.arange(count)
@@ -282,7 +281,7 @@ def negative_cycles(cost: IntArray) -> list[list[int]]:
                 f"the costs of {count} brokers and racks add up to {-distance.min()}, more than "
                 "int64 arithmetic is safe for: plan fewer topics at a time"
             )
-    raise RuntimeError("distances that neither converge nor form a cycle")
+    raise AssertionError("distances that neither converge nor form a cycle")
 
 
 def _cycles(predecessor: list[int]) -> list[list[int]]:
@@ -313,8 +312,7 @@ def fewest_arcs(cost: IntArray) -> list[int]:
         shortest = np.stack([(row[:, None] + cost).min(axis=0) for row in shortest])
         np.minimum(shortest, INF, out=shortest)
         walks.append(shortest)
-        if len(walks) > count:
-            raise RuntimeError("a negative cycle that is longer than the graph is large")
+        assert len(walks) <= count, "a negative cycle that is longer than the graph is large"
     start = node = int(closed.argmin())
     backwards = []
     for earlier, later in zip(reversed(walks[:-1]), reversed(walks[1:]), strict=True):

@@ -6,21 +6,19 @@ of another request, so the service has a port of its own, and clients never send
 
 from rackward.placement_service.client import create_replica_placement
 from rackward.placement_service.handler import PlacementHandler, PlacementRequest, place_replicas
-from rackward.placement_service.protocol import (
+from rackward.placement_service.messages import (
     DEFAULT_ADDRESS,
     Address,
     ListeningError,
     MalformedFrameError,
-    MutualTls,
     NotAPlacementServiceError,
     PlacementServiceError,
-    ServiceLimits,
     ServiceRefusedError,
     ServiceTlsError,
     ServiceUnreachableError,
 )
-from rackward.placement_service.server import PlacementService, ServiceMetrics
-from rackward.placement_service.service_thread import ServiceThread
+from rackward.placement_service.server import PlacementService, ServiceMetrics, ServiceThread
+from rackward.placement_service.tls import MutualTls
 
 __all__ = [
     "DEFAULT_ADDRESS",
@@ -33,7 +31,6 @@ __all__ = [
     "PlacementRequest",
     "PlacementService",
     "PlacementServiceError",
-    "ServiceLimits",
     "ServiceMetrics",
     "ServiceRefusedError",
     "ServiceThread",

@@ -20,16 +20,14 @@ from assignors.connection import server_list
 from placement_core import InvalidOptionError, ReplicaLists
 from rackward.kafka.errors import one_line
 from rackward.placement_service.messages import (
-    CreateReplicaPlacementRequest,
-    CreateReplicaPlacementResponse,
-)
-from rackward.placement_service.protocol import (
     API_VERSIONS,
     CREATE_REPLICA_PLACEMENT,
+    LENGTH_BYTES,
     Address,
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
     ErrorCode,
     MalformedFrameError,
-    MutualTls,
     NotAPlacementServiceError,
     PlacementServiceError,
     ServiceRefusedError,
@@ -38,7 +36,9 @@ from rackward.placement_service.protocol import (
     decode,
     encode,
     frame,
+    frame_length,
 )
+from rackward.placement_service.tls import MutualTls
 from rackward.units import Deadline
 
 TIMEOUT_SECONDS = 60.0
@@ -52,7 +52,6 @@ _SERVER_SHARE = 0.9
 """The share of the remaining time that the server may use, so that its timeout error arrives."""
 
 _CHUNK_BYTES = 65536
-_LENGTH_BYTES = 4
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -121,7 +120,7 @@ def _check_arguments(
     ):
         if not 1 <= value <= maximum:
             raise InvalidOptionError(f"{name} is {value}: give a number from 1 to {maximum}")
-    if invalid := sorted(each for each in broker_ids if not 0 <= each <= _MAX_INT32):
+    if invalid := sorted(broker for broker in broker_ids if not 0 <= broker <= _MAX_INT32):
         raise InvalidOptionError(f"broker_ids has {invalid[0]}, which is not a broker id")
     if not timeout > 0:
         raise InvalidOptionError(f"timeout is {timeout}: give a number of seconds above 0")
@@ -144,7 +143,7 @@ def _check_service(connection: _Connection) -> None:
         correlation_id=1,
         max_bytes=_RESPONSE_BYTES,
     )
-    served = {each.api_key: each for each in response.api_keys}
+    served = {versions.api_key: versions for versions in response.api_keys or ()}
     if response.error_code or served.keys() != {API_VERSIONS, CREATE_REPLICA_PLACEMENT}:
         raise NotAPlacementServiceError(
             f"the server at {connection.address} uses Kafka's protocol but is not a placement "
@@ -162,13 +161,15 @@ def _refused(address: str, code: int, message: str | None) -> ServiceRefusedErro
     name = ErrorCode(code).name if code in set(ErrorCode) else f"error code {code}"
     text = one_line(message or "it gives no reason")[:_MAX_MESSAGE_LENGTH]
     # Control characters of a server must not reach a terminal.
-    text = "".join(each if each.isprintable() else "?" for each in text)
+    text = "".join(character if character.isprintable() else "?" for character in text)
     return ServiceRefusedError(code, f"the placement service at {address}: {text} ({name})")
 
 
 def _check_placement(response: Any, request: Any) -> ReplicaLists:
     """Return the rows by partition. Raises MalformedFrameError if they do not fit the request."""
-    rows = sorted((each.partition_id, tuple(each.replicas)) for each in response.replica_placement)
+    # Arrays may be null, which the schema does not allow.
+    placements = response.replica_placement or ()
+    rows = sorted((row.partition_id, tuple(row.replicas or ())) for row in placements)
     if [partition for partition, _ in rows] != list(range(len(rows))) or (
         len(rows) != request.num_partitions
     ):
@@ -181,7 +182,7 @@ def _check_placement(response: Any, request: Any) -> ReplicaLists:
             raise MalformedFrameError(
                 f"the response has replicas {list(replicas[:9])} for partition {partition}"
             )
-        if allowed and not {each for each in replicas if each >= 0} <= allowed:
+        if allowed and not {broker for broker in replicas if broker >= 0} <= allowed:
             raise MalformedFrameError(
                 f"the response has a broker for partition {partition} that was not in broker_ids"
             )
@@ -218,7 +219,21 @@ class _Connection:
 
         Raises MalformedFrameError, too.
         """
-        message = self._exchange(encode(request, correlation_id, _CLIENT_ID), max_bytes)
+        with self._translate_errors():
+            self._socket.settimeout(self._remaining())
+            self._socket.sendall(frame(encode(request, correlation_id, _CLIENT_ID)))
+            prefix = self._receive(LENGTH_BYTES)
+            try:
+                length = frame_length(prefix, max_bytes)
+            except MalformedFrameError:
+                if prefix.startswith(_TLS_ALERT):
+                    raise ServiceTlsError(
+                        f"{self.address} requires TLS: give ca_file, cert_file and key_file"
+                    ) from None
+                raise NotAPlacementServiceError(
+                    f"the server at {self.address} is not a placement service: check the port"
+                ) from None
+            message = self._receive(length)
         response = decode(response_class, message, request.API_VERSION)
         if response.header.correlation_id != correlation_id:
             raise MalformedFrameError("the response is to another request")
@@ -227,22 +242,6 @@ class _Connection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
-
-    def _exchange(self, request: bytes, max_bytes: int) -> bytes:
-        with self._translate_errors():
-            self._socket.settimeout(self._remaining())
-            self._socket.sendall(frame(request))
-            prefix = self._receive(_LENGTH_BYTES)
-            length = int.from_bytes(prefix, "big", signed=True)
-            if not 0 <= length <= max_bytes:
-                if prefix.startswith(_TLS_ALERT):
-                    raise ServiceTlsError(
-                        f"{self.address} requires TLS: give ca_file, cert_file and key_file"
-                    )
-                raise NotAPlacementServiceError(
-                    f"the server at {self.address} is not a placement service: check the port"
-                )
-            return self._receive(length)
 
     def _receive(self, count: int) -> bytes:
         received = bytearray()

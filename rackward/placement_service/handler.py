@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
-
-from kafka.protocol.metadata import ApiVersionsRequest
+from typing import NamedTuple
 
 from placement_core import (
     ClusterView,
@@ -28,25 +23,22 @@ from placement_core.placers import (
 )
 from rackward.kafka.errors import one_line
 from rackward.placement_service.messages import (
-    CreateReplicaPlacementRequest,
-    CreateReplicaPlacementResponse,
-)
-from rackward.placement_service.protocol import (
     API_VERSIONS,
     CREATE_REPLICA_PLACEMENT,
-    MAX_API_VERSIONS,
-    UNSUPPORTED_VERSION,
+    CreateReplicaPlacementRequest,
+    CreateReplicaPlacementResponse,
     ErrorCode,
-    ServiceLimits,
-    UnknownRequestError,
-    api_versions_response,
+    MalformedFrameError,
+    ServiceRefusedError,
     decode,
     encode,
     read_start,
+    respond_to_api_versions,
 )
 from rackward.units import Deadline
 
-Result = TypeVar("Result")
+MAX_PARTITIONS, MAX_REPLICAS = 10_000, 50_000
+"""Of one placement, which bounds the size of the response."""
 
 MAX_MESSAGE_LENGTH = 1000
 """Characters of an error message that are sent."""
@@ -101,14 +93,15 @@ def place_replicas(
 
 
 @dataclass(frozen=True, slots=True)
-class Immediate:
-    """The response to a request that needs no placement."""
+class Request:
+    """A placement request of a client; 0 seconds of ``timeout`` allow no time at all."""
 
-    message: bytes
+    correlation_id: int
+    timeout: float
+    placement: PlacementRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """The response to a placement request.
 
     ``error`` is the error in it, None for a placement; ``exception`` is what the handler raised,
@@ -117,76 +110,19 @@ class Response:
 
     message: bytes
     error: str | None = None
-    exception: Exception | None = None
+    exception: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A placement request of a client; 0 seconds of ``timeout`` allow no time at all."""
+def parse_request(message: bytes) -> Request | bytes:
+    """Return the placement request in a frame without its length, or the response to ApiVersions.
 
-    correlation_id: int
-    timeout: float
-    placement: PlacementRequest
-
-    def handle(
-        self,
-        handler: PlacementHandler,
-        limits: ServiceLimits,
-        deadline: Deadline | None = None,
-    ) -> Response:
-        """Return the handler's placement, or the error that it raises, as a response."""
-        try:
-            _check_limits(self.placement, limits)
-            rows = enumerate(handler(replace(self.placement, deadline=deadline)))
-            message = CreateReplicaPlacementResponse(version=0, replica_placement=list(rows))
-            return Response(encode(message, self.correlation_id))
-        except _LimitError as error:
-            return self._error(error.code, str(error))
-        except Exception as error:  # noqa: BLE001 - it is a plug-in's, and the service goes on
-            return self.failed(error)
-
-    def throttled(self, placements: int) -> Response:
-        """Return the response to a peer that has so many placements in progress."""
-        return self._error(
-            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            f"{placements} placements of this client's address are in progress: wait for one",
-        )
-
-    def timed_out(self, seconds: float) -> Response:
-        """Return the response after ``seconds`` without a placement."""
-        return self._error(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"no placement within {seconds:.3g} s: allow more time, or request fewer partitions",
-        )
-
-    def failed(self, exception: Exception) -> Response:
-        """Return the response for an exception of the handler."""
-        code = _error_code(exception)
-        if isinstance(exception, RackwardError):
-            return self._error(code, str(exception))
-        text = f"the service failed with {type(exception).__name__}: see its log"
-        return replace(self._error(code, text), exception=exception)
-
-    def _error(self, code: ErrorCode, text: str) -> Response:
-        # Messages may contain what is not a character, such as a file's name.
-        text = one_line(text)[:MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
-        message = CreateReplicaPlacementResponse(
-            version=0, replica_placement=[], error_code=int(code), error_message=text
-        )
-        return Response(encode(message, self.correlation_id), text)
-
-
-def parse_request(message: bytes) -> Immediate | Request:
-    """Return the request in a frame without its length.
-
-    Raises MalformedFrameError for anything but a request, and UnknownRequestError for a request
-    that this service does not serve.
+    Raises MalformedFrameError for anything but these two requests.
     """
     start = read_start(message)
     if start.api_key == API_VERSIONS:
-        return Immediate(encode(_api_versions(message, start.api_version), start.correlation_id))
+        return respond_to_api_versions(message, start)
     if start.api_key != CREATE_REPLICA_PLACEMENT or start.api_version != 0:
-        raise UnknownRequestError(
+        raise MalformedFrameError(
             f"requests of key {start.api_key}, version {start.api_version} are not served"
         )
     body = decode(CreateReplicaPlacementRequest, message, 0)
@@ -202,93 +138,54 @@ def parse_request(message: bytes) -> Immediate | Request:
     )
 
 
-def _api_versions(message: bytes, version: int) -> Any:
-    if not 0 <= version <= MAX_API_VERSIONS:
-        # The rest of such a request is unknown. Kafka's rule: the response is of version 0.
-        return api_versions_response(0, UNSUPPORTED_VERSION)
-    decode(ApiVersionsRequest, message, version)
-    return api_versions_response(version)
+def handle(
+    request: Request, handler: PlacementHandler, deadline: Deadline | None = None
+) -> Response:
+    """Return the handler's placement, or the error that it raises, as a response."""
+    try:
+        _check_limits(request.placement)
+        rows = enumerate(handler(replace(request.placement, deadline=deadline)))
+        message = CreateReplicaPlacementResponse(version=0, replica_placement=list(rows))
+        return Response(encode(message, request.correlation_id))
+    except BaseException as error:  # noqa: BLE001 - a plug-in's, even sys.exit(); the service goes on
+        return error_response(request, error)
 
 
-class _LimitError(RackwardError):
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        self.code = code
-        super().__init__(message)
+def error_response(request: Request, error: BaseException) -> Response:
+    """Return the response for an error of the service or of its handler.
 
-
-def _check_limits(request: PlacementRequest, limits: ServiceLimits) -> None:
-    partitions, factor = request.partitions, request.replication_factor
-    if not 1 <= partitions <= limits.partitions:
-        raise _LimitError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{partitions} partitions: request 1 to {limits.partitions}",
-        )
-    max_factor = limits.replicas // partitions
-    if not 1 <= factor <= max_factor:
-        raise _LimitError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} for {partitions} partitions: request "
-            + (f"1 to {max_factor}" if max_factor else "fewer partitions"),
-        )
-
-
-def _error_code(error: Exception) -> ErrorCode:
-    match error:
-        case PlacementError():
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        case InvalidOptionError():
-            return ErrorCode.INVALID_REQUEST
-        case TimeoutError():
-            return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-# ---- Handlers block, and run in threads.
-
-
-class PlacementThreads:
-    """Runs functions in threads, at most ``concurrency`` at a time; others wait.
-
-    A thread cannot be stopped. After a timeout it goes on, and counts until it ends, so that
-    functions that hang cannot pile up. Threads are daemons and do not keep the process alive.
+    Only the text of rackward's errors is sent; of others, the class.
     """
+    match error:
+        case ServiceRefusedError():
+            code = error.code
+        case PlacementError():
+            code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        case InvalidOptionError():
+            code = ErrorCode.INVALID_REQUEST
+        case TimeoutError():
+            code = ErrorCode.REQUEST_TIMED_OUT
+        case _:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+    known = isinstance(error, RackwardError)
+    text = str(error) if known else f"the service failed with {type(error).__name__}: see its log"
+    # Messages may contain what is not a character, such as a file's name.
+    text = one_line(text)[:MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
+    message = CreateReplicaPlacementResponse(
+        version=0, replica_placement=[], error_code=int(code), error_message=text
+    )
+    return Response(encode(message, request.correlation_id), text, None if known else error)
 
-    def __init__(self, concurrency: int) -> None:
-        self._slots = asyncio.Semaphore(concurrency)
 
-    async def run(self, function: Callable[[], Result]) -> Result:
-        """Return what ``function`` returns, or raise the Exception that it raises.
-
-        RuntimeError stands for other BaseExceptions, and for a thread that cannot be started.
-        """
-        await self._slots.acquire()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-
-        def finish(set_outcome: Callable[[], None]) -> None:
-            self._slots.release()
-            if not future.done():
-                set_outcome()
-
-        def run() -> None:
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - sys.exit() must not end the loop
-                raised = (
-                    error
-                    if isinstance(error, Exception)
-                    else RuntimeError(f"it raised {type(error).__name__}")
-                )
-                outcome: Callable[[], None] = lambda: future.set_exception(raised)  # noqa: E731
-            else:
-                outcome = lambda: future.set_result(result)  # noqa: E731
-            # The loop may have been closed meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(finish, outcome)
-
-        try:
-            threading.Thread(target=run, name="rackward-placement", daemon=True).start()
-        except RuntimeError:
-            self._slots.release()
-            raise
-        return await future
+def _check_limits(request: PlacementRequest) -> None:
+    partitions, factor = request.partitions, request.replication_factor
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ServiceRefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: request 1 to {MAX_PARTITIONS}"
+        )
+    max_factor = MAX_REPLICAS // partitions
+    if not 1 <= factor <= max_factor:
+        raise ServiceRefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor} for {partitions} partitions: request 1 to {max_factor}",
+        )

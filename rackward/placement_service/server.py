@@ -1,8 +1,7 @@
 """The placement service: serves ``create_replica_placement`` of KIP-879 on a port of its own.
 
 One event loop serves all connections; placements run in a few threads beside it, since a placer
-may block. A connection is in one of the states of `ConnectionState`, each with a time limit, and
-carries one request after the other.
+may block. A connection carries one request after the other and has a time limit for each step.
 
 The number of connections is limited, and peers that send nothing must not keep others out. A new
 connection beyond the limit evicts the one that has been in its state for the longest time: a
@@ -19,36 +18,73 @@ import logging
 import os
 import socket
 import ssl
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from placement_core import InvalidOptionError
 from rackward.placement_service.handler import (
-    Immediate,
     PlacementHandler,
-    PlacementThreads,
     Request,
     Response,
+    error_response,
+    handle,
     parse_request,
 )
-from rackward.placement_service.protocol import (
+from rackward.placement_service.messages import (
+    LENGTH_BYTES,
     LOOPBACK,
     Address,
+    ErrorCode,
     ListeningError,
     MalformedFrameError,
-    MutualTls,
-    ServiceLimits,
+    ServiceRefusedError,
     frame,
+    frame_length,
 )
+from rackward.placement_service.tls import MutualTls
 from rackward.units import Deadline
+
+MAX_FRAME_BYTES = 16 * 1024
+"""Of a request: room for 4,000 broker ids."""
+
+MAX_CONNECTIONS = 256
+"""Open at a time. One more evicts the connection that has been idle longest."""
+
+IDLE_SECONDS = 60.0
+"""Between requests."""
+
+HANDSHAKE_SECONDS = 10.0
+"""For TLS."""
+
+FRAME_SECONDS = 10.0
+"""From a request's first byte to its last."""
+
+RESPONSE_SECONDS = 10.0
+"""For the peer to receive its response."""
+
+CONCURRENT_PLACEMENTS = 2
+"""Placements in progress; others wait."""
+
+MAX_PLACEMENTS_PER_PEER = 16
+"""Placements in progress and waiting, of one IP address."""
+
+PLACEMENT_SECONDS = 30.0
+"""For one placement, including its wait, unless the request allows less."""
+
+SHUTDOWN_SECONDS = 2.0
+"""For requests in progress when the service stops."""
+
+START_SECONDS = 60.0
+"""For a service in a thread to start, and to stop; both take milliseconds on an idle machine."""
 
 _BACKLOG = 512
 _MAX_PORT = 65535
-_LENGTH_BYTES = 4
 _BUFFER_BYTES = 4096
 _ACCEPT_RETRY_SECONDS = 0.2
 _LOG_INTERVAL_SECONDS = 10.0
@@ -84,14 +120,12 @@ class ServiceMetrics:
 class PlacementService:
     """Answers placement requests with what ``handler`` returns.
 
-    ``handler`` is called in threads, up to ``limits.concurrent_placements`` at a time, and may
-    raise: the message of a RackwardError is sent to the client, and of any other exception only its
-    class.
+    ``handler`` is called in threads, up to CONCURRENT_PLACEMENTS at a time, and may raise: the
+    message of a RackwardError is sent to the client, and of any other exception only its class.
     """
 
-    def __init__(self, handler: PlacementHandler, limits: ServiceLimits | None = None) -> None:
+    def __init__(self, handler: PlacementHandler) -> None:
         self._handler = handler
-        self._limits = limits or ServiceLimits()
         self._counter: Counter[str] = Counter()
         self._log = RateLimitedLog(log)
 
@@ -106,20 +140,14 @@ class PlacementService:
     ) -> AsyncIterator[Address]:
         """Serve within the context, which is the bound address; port 0 means any free one.
 
-        On exit, requests in progress may finish within ``shutdown_seconds``. The limits apply to
-        each listener by itself. Raises InvalidOptionError for an address that is not loopback
-        without ``tls``, ConnectionPropertyError for the files of ``tls``, and ListeningError.
+        On exit, requests in progress may finish within SHUTDOWN_SECONDS. The limits apply to each
+        listener by itself. Raises InvalidOptionError for an address that is not loopback without
+        ``tls``, ConnectionPropertyError for the files of ``tls``, and ListeningError.
         """
         context = None if tls is None else tls.server_context()
-        threads = PlacementThreads(self._limits.concurrent_placements)
-        placing = Counter[str]()
-
-        async def respond(peer: Address, message: bytes) -> bytes:
-            return await self._respond(threads, placing, peer, message)
-
         with await open_listener(host, port, mutual_tls=tls is not None) as listener:
-            acceptor = _Acceptor(respond, self._limits, context, self._counter, self._log)
-            accepting = asyncio.create_task(acceptor.accept(listener))
+            connections = _Connections(self._handler, context, self._counter, self._log)
+            accepting = asyncio.create_task(connections.accept(listener))
             address = _address(listener.getsockname())
             log.info(
                 "placement service: address=%s tls=%s", address, "off" if tls is None else "mutual"
@@ -131,54 +159,10 @@ class PlacementService:
                 await asyncio.wait([accepting])
                 # Otherwise new connections would wait while the present ones finish.
                 listener.close()
-                await acceptor.close()
-
-    async def _respond(
-        self, threads: PlacementThreads, placing: Counter[str], peer: Address, message: bytes
-    ) -> bytes:
-        """Return the response; ``placing`` counts placements in progress by the peer's host."""
-        request = parse_request(message)
-        if isinstance(request, Immediate):
-            self._counter["requests"] += 1
-            return request.message
-        if placing[peer.host] >= self._limits.placements_per_peer:
-            response = request.throttled(placing[peer.host])
-        else:
-            placing[peer.host] += 1
-            try:
-                response = await self._place(threads, request)
-            finally:
-                placing[peer.host] -= 1
-                if not placing[peer.host]:
-                    del placing[peer.host]
-        self._counter["requests"] += 1
-        if response.error is None:
-            self._counter["placements"] += 1
-        else:
-            self._counter["failed_placements"] += 1
-            self._log.warn(
-                "placement", f"placement failed: peer={peer}: {response.error}", response.exception
-            )
-        return response.message
-
-    async def _place(self, threads: PlacementThreads, request: Request) -> Response:
-        seconds = min(request.timeout, self._limits.placement_seconds)
-        if not seconds:
-            return request.timed_out(seconds)
-        try:
-            async with asyncio.timeout(seconds):
-                deadline = Deadline.after(seconds)
-                return await threads.run(
-                    lambda: request.handle(self._handler, self._limits, deadline)
-                )
-        except TimeoutError:
-            return request.timed_out(seconds)
-        except RuntimeError as error:
-            # No thread could be started, or the handler raised SystemExit or the like.
-            return request.failed(error)
+                await connections.close()
 
 
-class ConnectionState(Enum):
+class _State(Enum):
     """What a connection is doing."""
 
     ACCEPTED = auto()
@@ -188,93 +172,36 @@ class ConnectionState(Enum):
     SENDING = auto()
 
 
-class Connection:
-    """One client's connection: requests, one after the other, and their responses.
+class _Connection:
+    """One client's connection; ``since`` is when its present state began."""
 
-    ``since`` is when the present state began, on the event loop's clock. ``peer`` is for the log.
-    With ``closing`` set, the connection ends after the request in progress.
-    """
-
-    def __init__(self, peer: Address, limits: ServiceLimits) -> None:
+    def __init__(self, peer: Address) -> None:
         self.peer = peer
-        self.closing = False
-        self._limits = limits
-        self.enter(ConnectionState.ACCEPTED)
+        self.enter(_State.ACCEPTED)
 
-    def enter(self, state: ConnectionState) -> None:
-        """Change the state."""
-        self.state = state
-        self.since = asyncio.get_running_loop().time()
-
-    async def serve(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        respond: Callable[[bytes], Awaitable[bytes]],
-    ) -> None:
-        """Serve requests until the peer has no more, or until ``closing`` is set.
-
-        Raises TimeoutError if the peer takes too long, MalformedFrameError, what ``respond``
-        raises, and EOFError or OSError if the connection breaks.
-        """
-        # So that `drain` returns only when the operating system has taken the whole response.
-        writer.transport.set_write_buffer_limits(high=1, low=0)
-        while not self.closing:
-            self.enter(ConnectionState.WAITING)
-            message = await self._read_message(reader)
-            if message is None:
-                break
-            self.enter(ConnectionState.PLACING)
-            response = await respond(message)
-            self.enter(ConnectionState.SENDING)
-            async with asyncio.timeout(self._limits.response_seconds):
-                writer.write(frame(response))
-                await writer.drain()
-        writer.close()
-        async with asyncio.timeout(self._limits.response_seconds):
-            await writer.wait_closed()
-
-    async def _read_message(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return a frame without its length; None if the connection ends before it begins."""
-        limits = self._limits
-        async with asyncio.timeout(limits.idle_seconds):
-            first = await reader.read(1)
-        if not first:
-            return None
-        async with asyncio.timeout(limits.frame_seconds):
-            prefix = first + await reader.readexactly(_LENGTH_BYTES - 1)
-            length = int.from_bytes(prefix, "big", signed=True)
-            if not 0 <= length <= limits.frame_bytes:
-                raise MalformedFrameError(
-                    f"a frame of {length} bytes: at most {limits.frame_bytes} are accepted"
-                )
-            return await reader.readexactly(length)
+    def enter(self, state: _State) -> None:
+        self.state, self.since = state, time.monotonic()
 
 
-def new_streams() -> tuple[asyncio.StreamReader, asyncio.StreamReaderProtocol]:
-    """Return a reader that buffers little more than is read from it, and its protocol."""
-    reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
-    return reader, asyncio.StreamReaderProtocol(reader)
+class _Connections:
+    """The connections of one listener, up to the limit, and their placements in progress.
 
-
-class _Acceptor:
-    """Accepts connections of one listener, up to the limit, and serves them.
-
-    ``respond`` returns the response to a peer's request. ``counter`` counts under the names of
-    ServiceMetrics.
+    ``counter`` counts under the names of ServiceMetrics.
     """
 
     def __init__(
         self,
-        respond: Callable[[Address, bytes], Awaitable[bytes]],
-        limits: ServiceLimits,
+        handler: PlacementHandler,
         context: ssl.SSLContext | None,
         counter: Counter[str],
         log: RateLimitedLog,
     ) -> None:
-        self._respond, self._limits, self._context = respond, limits, context
+        self._handler, self._context = handler, context
         self._counter, self._log = counter, log
-        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._tasks: dict[_Connection, asyncio.Task[None]] = {}
+        self._closing = False
+        self._slots = asyncio.Semaphore(CONCURRENT_PLACEMENTS)
+        self._placing: Counter[str] = Counter()
 
     async def accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled."""
@@ -293,14 +220,14 @@ class _Acceptor:
 
     async def close(self) -> None:
         """Close waiting connections at once, and others when they are done or out of time."""
-        for connection, task in self._connections.items():
-            connection.closing = True
-            if connection.state in (ConnectionState.ACCEPTED, ConnectionState.WAITING):
+        self._closing = True
+        tasks = set(self._tasks.values())
+        for connection, task in self._tasks.items():
+            if connection.state in (_State.ACCEPTED, _State.WAITING):
                 task.cancel()
-        tasks = set(self._connections.values())
         try:
             if tasks:
-                await asyncio.wait(tasks, timeout=self._limits.shutdown_seconds)
+                await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()
@@ -311,49 +238,48 @@ class _Acceptor:
 
     def _admit(self, accepted: socket.socket, peer: Address) -> None:
         self._counter["connections"] += 1
-        if len(self._connections) >= self._limits.connections and not self._evict():
+        if len(self._tasks) >= MAX_CONNECTIONS and not self._evict():
             self._counter["refused_connections"] += 1
             self._log.warn(
                 "refused",
-                f"connection refused: peer={peer}: all {self._limits.connections} connections wait "
-                "for placements",
+                f"connection refused: peer={peer}: all {MAX_CONNECTIONS} connections wait for "
+                "placements",
             )
             accepted.close()
             return
-        connection = Connection(peer, self._limits)
+        connection = _Connection(peer)
 
         def on_done(_: asyncio.Task[None]) -> None:
-            self._connections.pop(connection, None)
+            self._tasks.pop(connection, None)
             self._counter["open_connections"] -= 1
-            if connection.state is ConnectionState.ACCEPTED:
+            if connection.state is _State.ACCEPTED:
                 # The task was cancelled before it started, so it has not closed the socket.
                 accepted.close()
 
         task = asyncio.create_task(self._serve(connection, accepted))
-        self._connections[connection] = task
+        self._tasks[connection] = task
         self._counter["open_connections"] += 1
         task.add_done_callback(on_done)
 
     def _evict(self) -> bool:
         """Close the connection that has been in its state longest; return whether there is one."""
-        candidates = [
-            each for each in self._connections if each.state is not ConnectionState.PLACING
-        ]
+        candidates = [c for c in self._tasks if c.state is not _State.PLACING]
         if not candidates:
             return False
-        oldest = min(candidates, key=lambda each: each.since)
-        self._connections.pop(oldest).cancel()
+        oldest = min(candidates, key=lambda connection: connection.since)
+        self._tasks.pop(oldest).cancel()
         self._counter["evicted_connections"] += 1
         self._log.warn(
             "evicted",
-            f"connection evicted: peer={oldest.peer}: the limit of {self._limits.connections} "
-            "connections is reached",
+            f"connection evicted: peer={oldest.peer}: the limit of {MAX_CONNECTIONS} connections "
+            "is reached",
         )
         return True
 
-    async def _serve(self, connection: Connection, accepted: socket.socket) -> None:
-        connection.enter(ConnectionState.WAITING)
-        reader, protocol = new_streams()
+    async def _serve(self, connection: _Connection, accepted: socket.socket) -> None:
+        connection.enter(_State.WAITING)
+        reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
         peer, tls = connection.peer, self._context is not None
         loop = asyncio.get_running_loop()
         try:
@@ -361,8 +287,8 @@ class _Acceptor:
                 lambda: protocol,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=self._limits.handshake_seconds if tls else None,
-                ssl_shutdown_timeout=self._limits.shutdown_seconds if tls else None,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS if tls else None,
             )
         except OSError as error:
             self._counter["failed_handshakes"] += 1
@@ -370,7 +296,7 @@ class _Acceptor:
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
-            await connection.serve(reader, writer, lambda message: self._respond(peer, message))
+            await self._serve_requests(connection, reader, writer)
         except TimeoutError:
             self._counter["slow_connections"] += 1
             self._log.warn("slow", f"connection closed: peer={peer}: it took too long")
@@ -384,6 +310,165 @@ class _Acceptor:
             self._log.warn("unexpected", f"connection closed: peer={peer}", error)
         finally:
             transport.abort()
+
+    async def _serve_requests(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Serve requests until the peer has no more, or until the service stops.
+
+        Raises TimeoutError if the peer takes too long, MalformedFrameError, and EOFError or OSError
+        if the connection breaks.
+        """
+        # So that `drain` returns only when the operating system has taken the whole response.
+        writer.transport.set_write_buffer_limits(high=1, low=0)
+        while not self._closing:
+            connection.enter(_State.WAITING)
+            async with asyncio.timeout(IDLE_SECONDS):
+                first = await reader.read(1)
+            if not first:
+                break
+            async with asyncio.timeout(FRAME_SECONDS):
+                prefix = first + await reader.readexactly(LENGTH_BYTES - 1)
+                message = await reader.readexactly(frame_length(prefix, MAX_FRAME_BYTES))
+            connection.enter(_State.PLACING)
+            response = await self._respond(connection.peer, message)
+            connection.enter(_State.SENDING)
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                writer.write(frame(response))
+                await writer.drain()
+        writer.close()
+        async with asyncio.timeout(RESPONSE_SECONDS):
+            await writer.wait_closed()
+
+    async def _respond(self, peer: Address, message: bytes) -> bytes:
+        """Return the response to a request. Raises MalformedFrameError."""
+        request = parse_request(message)
+        if isinstance(request, bytes):
+            self._counter["requests"] += 1
+            return request
+        if self._placing[peer.host] >= MAX_PLACEMENTS_PER_PEER:
+            response = error_response(
+                request,
+                ServiceRefusedError(
+                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                    f"{MAX_PLACEMENTS_PER_PEER} placements of this client's address are in "
+                    "progress: wait for one",
+                ),
+            )
+        else:
+            self._placing[peer.host] += 1
+            try:
+                response = await self._place(request)
+            finally:
+                self._placing[peer.host] -= 1
+                if not self._placing[peer.host]:
+                    del self._placing[peer.host]
+        self._counter["requests"] += 1
+        if response.error is None:
+            self._counter["placements"] += 1
+        else:
+            self._counter["failed_placements"] += 1
+            self._log.warn(
+                "placement", f"placement failed: peer={peer}: {response.error}", response.exception
+            )
+        return response.message
+
+    async def _place(self, request: Request) -> Response:
+        seconds = min(request.timeout, PLACEMENT_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if seconds:
+                    return await self._place_in_thread(request, Deadline.after(seconds))
+        late = ServiceRefusedError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"no placement within {seconds:.3g} s: allow more time, or request fewer partitions",
+        )
+        return error_response(request, late)
+
+    async def _place_in_thread(self, request: Request, deadline: Deadline) -> Response:
+        """Call the handler in a daemon thread, which does not keep the process alive.
+
+        A thread cannot be stopped. After a timeout it goes on, and counts among the placements in
+        progress until it ends, so that handlers that hang cannot pile up.
+        """
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Response] = loop.create_future()
+
+        def finish(response: Response) -> None:
+            self._slots.release()
+            if not future.done():
+                future.set_result(response)
+
+        def run() -> None:
+            response = handle(request, self._handler, deadline)
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(finish, response)
+
+        try:
+            threading.Thread(target=run, name="rackward-placement", daemon=True).start()
+        except RuntimeError as error:
+            finish(error_response(request, error))
+        return await future
+
+
+class ServiceThread:
+    """Runs ``service`` in a daemon thread until ``close``; ``address`` is the bound address.
+
+    Raises what ``PlacementService.listening`` raises, and ListeningError if the service does not
+    listen within START_SECONDS.
+    """
+
+    def __init__(
+        self,
+        service: PlacementService,
+        host: str = LOOPBACK,
+        port: int = 0,
+        tls: MutualTls | None = None,
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._bound: Future[Address] = Future()
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(service, host, port, tls),
+            name="rackward-placement",
+            daemon=True,
+        )
+        self._thread.start()
+        try:
+            self.address = self._bound.result(START_SECONDS)
+        except TimeoutError as error:
+            raise ListeningError(
+                f"the placement service does not listen on {Address(host, port)} after "
+                f"{START_SECONDS:g} s: can the host name be resolved?"
+            ) from error
+
+    def close(self) -> None:
+        """Stop the service; requests in progress may finish within SHUTDOWN_SECONDS."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(START_SECONDS)
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread has not ended yet."""
+        return self._thread.is_alive()
+
+    def _run(self, service: PlacementService, host: str, port: int, tls: MutualTls | None) -> None:
+        async def serve() -> None:
+            async with service.listening(host, port, tls) as address:
+                self._bound.set_result(address)
+                await self._stop.wait()
+
+        try:
+            self._loop.run_until_complete(serve())
+        except BaseException as error:
+            if self._bound.done():
+                raise
+            self._bound.set_exception(error)
+        finally:
+            self._loop.close()
 
 
 class RateLimitedLog:

@@ -202,7 +202,7 @@ def test_the_last_assignment_is_that_of_the_named_group() -> None:
     assert assignor.last_assignment("absent") is None
 
 
-def test_only_our_assignors_are_bound_and_classes_of_them_are_instantiated() -> None:
+def test_client_assignors_are_bound_and_classes_instantiated() -> None:
     class NamedRange(CooperativeStickyClientAssignor):
         def __init__(self) -> None:
             super().__init__(rack=None)

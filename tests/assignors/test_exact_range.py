@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from assignors import LeaderRackAwareRange, Member
-from assignors.range import _distinct_rows
+from assignors.group import distinct_rows
 from tests.support.assignments import check_range
 from tests.support.random_groups import (
     LARGE,
@@ -29,7 +29,7 @@ CHUNK = 250
 @pytest.mark.parametrize("large", [9, 1 << 70])
 def test_equal_costs_are_one_class_whatever_their_size(large: int) -> None:
     cost = np.array([[large, 2], [3, 4], [large, 2], [3, 2]], object if large > 9 else np.int64)
-    classes, class_of = _distinct_rows(cost)
+    classes, class_of = distinct_rows(cost)
     assert len(classes) == 3
     assert classes[class_of].tolist() == cost.tolist()
 

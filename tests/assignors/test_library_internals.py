@@ -126,7 +126,7 @@ def test_the_table_has_every_private_name_that_the_adapter_reads(internals: Any)
     ],
     ids=["kafka-python", "aiokafka"],
 )
-def test_an_unsupported_release_is_refused_when_an_assignor_is_constructed(
+def test_unsupported_release_is_refused_by_the_assignor(
     internals: Any, check_installed: Any, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(internals.INTERNALS, Coordinator, ["renamed(self)"])
@@ -152,9 +152,7 @@ def test_the_extra_requires_the_supported_releases(extra: str, supported: str) -
 
 
 @pytest.mark.parametrize("adapter", ["kafka_python", "aiokafka"])
-def test_a_release_without_a_module_is_named_when_the_adapter_is_imported(
-    adapter: str, tmp_path: Path
-) -> None:
+def test_import_names_a_release_without_a_module(adapter: str, tmp_path: Path) -> None:
     library = adapter.removesuffix("_python")
     # Other modules of the installed release are not found either.
     (tmp_path / library).mkdir()

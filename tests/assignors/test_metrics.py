@@ -77,7 +77,7 @@ def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
         assert metrics["rackward_moved_partitions_total", "g"] == 2
 
 
-def test_sources_of_one_group_are_summed_and_the_latest_assignment_counts() -> None:
+def test_counters_of_sources_of_one_group_are_summed() -> None:
     early = sticky_rebalance(now=NOW)
     late = sticky_rebalance(now=NOW + timedelta(seconds=1))
     racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})

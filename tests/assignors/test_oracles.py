@@ -149,7 +149,7 @@ def test_levels_of_a_known_group() -> None:
     assert levels(classes, members) == {0: 10, 1: 2, 2: 2, 3: 0}
 
 
-def test_loads_of_a_balanced_solution_are_at_the_level_or_one_below() -> None:
+def test_balanced_loads_are_at_the_level_or_one_below() -> None:
     for number in range(300):
         group = random_group(f"blocks-{number}", MIDDLE)
         facts = read_group(group.members, group.leader_racks)

@@ -79,7 +79,7 @@ def test_one_step_of_weight_outweighs_moving_every_partition(length: int) -> Non
 
 
 @pytest.mark.parametrize("count", [5, 60, 400])
-def test_in_a_range_one_crossing_outweighs_any_difference_of_totals(count: int) -> None:
+def test_range_crossing_outweighs_difference_of_totals(count: int) -> None:
     # `first` has a separate topic, and the third index of the shared topic is local to it.
     members = (
         Member("first", frozenset({"alone", "shared"}), rack="a"),
@@ -92,7 +92,7 @@ def test_in_a_range_one_crossing_outweighs_any_difference_of_totals(count: int) 
 
 
 @pytest.mark.parametrize("members", [3, 12, 40])
-def test_with_max_imbalance_one_crossing_outweighs_any_difference_of_loads(members: int) -> None:
+def test_uneven_crossing_outweighs_difference_of_loads(members: int) -> None:
     racks = ["a", *["b"] * (members - 1)]
     group = Group(
         tuple(Member(f"m{i:02}", frozenset({"t"}), rack) for i, rack in enumerate(racks)),

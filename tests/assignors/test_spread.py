@@ -28,7 +28,7 @@ def members_of(count: int, leaders: LeaderRacks, racks: str) -> list[Member]:
 @pytest.mark.parametrize(
     ("members", "topics", "partitions"), [(6, 12, 30), (10, 5, 7), (12, 40, 3), (12, 3, 120)]
 )
-def test_in_one_rack_no_member_has_more_of_a_topic_than_its_even_share(
+def test_topic_is_spread_evenly_over_members_of_one_rack(
     members: int, topics: int, partitions: int
 ) -> None:
     leaders = random_leaders(Random(1), topics, partitions, "a")

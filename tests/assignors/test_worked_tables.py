@@ -106,7 +106,7 @@ def test_a_restarted_static_member_keeps_its_range() -> None:
     assert run("a-before") == run("z-after") == [3, 4]
 
 
-def test_co_partitioned_topics_are_assigned_together_or_separately() -> None:
+def test_topics_are_assigned_together_or_separately() -> None:
     # Index 0 is local to a in one topic and to b in the other.
     members = [Member(rack, frozenset({"t0", "t1"}), rack=rack) for rack in "ab"]
     leaders = {"t0": ["a", "b"], "t1": ["b", "a"]}
@@ -129,7 +129,7 @@ def test_range_balances_totals_among_equally_local_plans() -> None:
     assert plan.loads == {"a1": 4, "a2": 4}
 
 
-def test_balance_ranks_before_locality_and_locality_before_stickiness() -> None:
+def test_balance_precedes_locality_and_that_stickiness() -> None:
     owned = {"t0": [0, 1, 2, 3]}
     members = (
         Member("a", frozenset({"t0"}), rack="a", owned=owned, generation=1),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from placement_core import (
     Broker,
@@ -16,8 +13,6 @@ from placement_core import (
     parse_rack,
 )
 from placement_core.errors import MissingRacksError
-from placement_core.flow import rank_scales
-from placement_core.flow.min_cost_flow import water_fill
 
 
 def test_brokers_without_a_rack_are_named_with_what_to_do() -> None:
@@ -109,27 +104,3 @@ def test_unknown_leaders_differ_from_partitions_without_a_leader(
     assert view.known_leaders == known
     assert view.leader(TopicPartition("t", 0)) == leader
     assert view.leaders_or_preferred() == leaders_or_preferred
-
-
-@given(st.lists(st.integers(1, 50), max_size=5), st.integers(1, 1000))
-def test_a_rank_outweighs_all_lower_ranks_of_a_cycle(largest: list[int], cycle: int) -> None:
-    scales = rank_scales(largest, cycle)
-    for rank, unit in enumerate(scales):
-        below = sum(w * maximum for w, maximum in zip(scales[:rank], largest, strict=False))
-        assert unit > cycle * below
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=20),
-    st.integers(0, 900),
-)
-def test_water_fill_is_exact_and_level(vessels: list[tuple[int, int]], amount: int) -> None:
-    gaps, sizes = (np.array(column) for column in zip(*vessels, strict=True))
-    gaps = np.minimum(gaps, sizes)
-    filled = water_fill(amount, gaps, sizes)
-    assert filled.sum() == min(amount, gaps.sum())
-    assert ((filled >= 0) & (filled <= gaps)).all()
-    left = (gaps - filled) / sizes
-    for a in np.flatnonzero(filled):
-        # No vessel has clearly more space left than one that received something.
-        assert (left <= left[a] + 1 / sizes + 1 / sizes[a] + 1e-9).all()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import Any
+from unittest import mock
 
 from placement_core import ReplicaLists
 from rackward.placement_service import (
@@ -15,12 +17,11 @@ from rackward.placement_service import (
     PlacementHandler,
     PlacementRequest,
     PlacementService,
-    ServiceLimits,
     ServiceMetrics,
     ServiceThread,
+    server,
 )
-from rackward.placement_service.messages import CreateReplicaPlacementRequest
-from rackward.placement_service.protocol import encode, frame
+from rackward.placement_service.messages import CreateReplicaPlacementRequest, encode, frame
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -65,18 +66,20 @@ class Gate:
 
 @contextmanager
 def run_service(
-    handler: PlacementHandler = first_brokers,
-    limits: ServiceLimits | None = None,
-    tls: MutualTls | None = None,
+    handler: PlacementHandler = first_brokers, tls: MutualTls | None = None, **limits: Any
 ) -> Iterator[RunningService]:
-    """Run a service on loopback within the context; assert that it ends."""
-    service = PlacementService(handler, limits)
-    thread = ServiceThread(service, tls=tls)
-    try:
-        yield RunningService(service, thread.address)
-    finally:
-        thread.close()
-        assert not thread.running, "the service does not end"
+    """Run a service on loopback within the context; assert that it ends.
+
+    ``limits`` are constants of the service's module.
+    """
+    with mock.patch.multiple(server, None, **limits) if limits else nullcontext():
+        service = PlacementService(handler)
+        thread = ServiceThread(service, tls=tls)
+        try:
+            yield RunningService(service, thread.address)
+        finally:
+            thread.close()
+            assert not thread.running, "the service does not end"
 
 
 def request_frame(

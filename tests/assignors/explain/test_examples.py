@@ -143,7 +143,7 @@ def test_leaders_without_a_rack() -> None:
     assert "set broker.rack on the brokers without one" in texts(brokers_unknown)[0][3]
 
 
-def test_empty_leader_brokers_mean_that_no_partition_has_a_leader() -> None:
+def test_empty_leader_brokers_mean_no_leaders() -> None:
     explanation = explain_best(members("a"), {"t": [None, None]}, leaders={})
     assert [(each.reason, each.count) for each in explanation.findings] == [(Reason.NO_LEADER, 2)]
 

@@ -344,7 +344,7 @@ def test_seeded_groups(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(60))
-def test_members_in_a_rack_with_too_many_leaders_read_only_local_partitions(number: int) -> None:
+def test_members_where_leaders_abound_read_locally_only(number: int) -> None:
     """All members subscribe to the same topics, and the figures add up."""
     group = random_group(f"full-{number}", MIDDLE)
     topics = frozenset(group.leader_racks)
@@ -359,7 +359,7 @@ def test_members_in_a_rack_with_too_many_leaders_read_only_local_partitions(numb
         assert rackless or finding.leaders_in_rack - finding.local_in_rack == finding.count
 
 
-def test_setting_the_rack_of_a_rackless_member_makes_a_group_more_local() -> None:
+def test_setting_a_missing_rack_makes_a_group_more_local() -> None:
     improved = 0
     for number in range(40):
         case = planned(random_group(f"rackless-{number}", SMALL), sticky=number % 2 == 0)

@@ -90,7 +90,7 @@ def test_leaders_that_moved_since_are_a_separate_reason() -> None:
     }
 
 
-def test_leaders_of_topics_that_are_not_given_are_those_of_the_assignment() -> None:
+def test_topics_without_leaders_keep_those_of_assignment() -> None:
     rebalance = sticky_rebalance()
     members = [joined_member(member, rack, topics=["t", "u"]) for member, rack in ("1a", "2b")]
     rebalanced(rebalance, leaders_in(t=["a", "b"], u=["a", "b"]), members)

@@ -176,7 +176,7 @@ def test_control_characters_from_peers_never_reach_the_log(
         assert all(row.startswith("  ") and "forged" not in row for row in traceback)
 
 
-def test_the_line_about_withheld_partitions_has_group_and_generation(
+def test_line_about_withheld_partitions_names_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bound = BoundAssignor(CooperativeStickyClientAssignor(rack="a"))

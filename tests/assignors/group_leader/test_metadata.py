@@ -122,9 +122,7 @@ def test_other_mismatches_are_warned_of_without_the_aws_hint(
         ("us-west-2-lax-1a", "usw2-lax1-az1"),
     ],
 )
-def test_aws_zone_names_on_one_side_and_ids_on_the_other_get_a_hint(
-    name: str, zone_id: str
-) -> None:
+def test_mixed_aws_zone_names_and_ids_get_a_hint(name: str, zone_id: str) -> None:
     for members, brokers, sides in (
         ([name], [zone_id], "racks of the members look like names of AWS zones, those of the brok"),
         (
@@ -140,7 +138,7 @@ def test_aws_zone_names_on_one_side_and_ids_on_the_other_get_a_hint(
         assert "RACKWARD_RACK_FROM=aws-zone-id" in warning
 
 
-def test_racks_from_peers_neither_fill_the_warning_nor_break_its_line() -> None:
+def test_racks_from_peers_are_cut_and_escaped() -> None:
     members = [f"{number}\n" + "x" * 32_000 for number in range(5000)]
     warning = rack_mismatch(members, ["a\r\nERROR forged"])
     assert warning is not None

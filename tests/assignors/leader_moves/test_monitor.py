@@ -160,7 +160,7 @@ def test_a_new_group_leader_waits_for_the_minimum_interval() -> None:
     assert group.requests(since=910, until=1800)[:1] == [1500.0]
 
 
-def test_a_second_assignment_in_a_generation_is_of_the_same_leader() -> None:
+def test_repeated_generation_is_of_the_same_leader() -> None:
     group = Group(t=[0, 1])
     for now in (0, 5):
         group.assign(generation=1, now=now)

@@ -96,7 +96,7 @@ def test_a_gain_with_weights_is_in_partitions_of_average_traffic() -> None:
     assert light.improvement == pytest.approx(4 * 20 / 220)
 
 
-def test_a_gain_with_levels_is_that_of_the_level_that_improves_most() -> None:
+def test_gain_is_that_of_the_level_that_improves_most() -> None:
     # None is read across data centres, all are read across rooms.
     group = owners({"x": ("/d1/r1", [0, 1]), "y": ("/d1/r2", [2, 3])})
     leaders = {"t": ["/d1/r2", "/d1/r2", "/d1/r1", "/d1/r1"]}
@@ -190,14 +190,14 @@ def request_times(policy: RefreshPolicy, *observed: tuple[float, Observation]) -
 
 
 @given(policies(), histories())
-def test_requests_are_never_too_early_too_frequent_or_unjustified(
+def test_requests_are_never_early_frequent_or_unjustified(
     policy: RefreshPolicy, checks: list[Check]
 ) -> None:
     assert wrong_requests(policy, run_policy(policy, checks)) == []
 
 
 @given(policies(), histories(), st.sampled_from([0, PARTITIONS]))
-def test_a_rebalance_is_requested_in_time_once_leaders_are_stable(
+def test_rebalance_is_requested_once_leaders_are_stable(
     policy: RefreshPolicy, checks: list[Check], unstable_partitions: int
 ) -> None:
     start = checks[-1].at if checks else 0.0
@@ -287,7 +287,7 @@ def test_a_gain_below_the_threshold_never_justifies_a_rebalance() -> None:
     ) == [60.0]
 
 
-def test_a_threshold_that_is_a_whole_number_is_met_by_that_number() -> None:
+def test_whole_threshold_is_met_by_that_number() -> None:
     # 0.07 x 100 is a little more than 7 in floating point.
     policy = RefreshPolicy(min_gain=0.07, stable_seconds=0)
     assert request_times(policy, (0.0, observation([Leader("a", 0)] * 100, improvement=7))) == [0.0]
@@ -341,7 +341,7 @@ def test_brokers_that_come_back_restart_the_stable_time() -> None:
     assert request_times(QUICK, *away, *back) == [210.0]
 
 
-def test_one_of_two_brokers_that_comes_back_restarts_the_stable_time() -> None:
+def test_returning_broker_restarts_the_stable_time() -> None:
     both = [(30.0 * n, observation(MOVED, unstable_partitions=9, improvement=3)) for n in range(5)]
     one = [
         (30.0 * n, observation(MOVED, unstable_partitions=4, improvement=3)) for n in range(5, 20)
@@ -349,12 +349,12 @@ def test_one_of_two_brokers_that_comes_back_restarts_the_stable_time() -> None:
     assert request_times(QUICK, *both, *one) == [150.0 + 300]
 
 
-def test_a_broker_that_stays_down_delays_a_rebalance_by_unstable_seconds() -> None:
+def test_broker_that_stays_down_delays_by_unstable_seconds() -> None:
     away = [(30.0 * n, observation(MOVED, unstable_partitions=6, improvement=3)) for n in range(15)]
     assert request_times(QUICK, *away) == [300.0]
 
 
-def test_the_minimum_interval_of_a_new_group_leader_starts_with_its_first_assignment() -> None:
+def test_min_interval_of_new_leader_starts_at_assignment() -> None:
     state = QUICK.initial_state(None, now=1000.0)
     requests = []
     for n in range(40):

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from ortools.graph.python import min_cost_flow
 
-from placement_core.flow import Block, IntArray, balanced_blocks
+from placement_core.flow import Block, IntArray, balanced_blocks, connected_components
 
 CHUNK = 500
 
@@ -79,3 +79,26 @@ def test_nested_subscriptions_make_one_block_per_level() -> None:
     blocks = balanced_blocks(sizes[::-1].copy(), np.ones(3, np.int64), subscribed)
     levels = {tuple(b.classes.tolist()): b.level for b in blocks}
     assert levels == {(0,): 10, (1,): 40, (2,): 90}
+
+
+def components(linked: list[str], rows: list[int], columns: list[int]) -> list[list[list[int]]]:
+    flags = np.array([[mark == "x" for mark in row] for row in linked])
+    found = connected_components(np.array(rows, np.int64), np.array(columns, np.int64), flags)
+    return [[one.tolist(), other.tolist()] for one, other in found]
+
+
+def test_components_are_in_order_of_their_first_column() -> None:
+    linked = ["x.x.", ".x..", "x...", "...."]
+    assert components(linked, [0, 1, 2, 3], [0, 1, 2, 3]) == [
+        [[0, 2], [0, 2]],
+        [[1], [1]],
+        [[], [3]],
+    ]
+    # Without column 0, rows 0 and 2 are apart, and row 2 is in no component.
+    assert components(linked, [0, 1, 2], [1, 2]) == [[[1], [1]], [[0], [2]]]
+
+
+def test_a_graph_in_which_all_are_joined_is_one_component() -> None:
+    assert components(["xx", "xx"], [0, 1], [0, 1]) == [[[0, 1], [0, 1]]]
+    assert components(["xx", "xx"], [0, 1], []) == []
+    assert components(["xx", "xx"], [], [0, 1]) == [[[], [0]], [[], [1]]]

@@ -1,11 +1,10 @@
-"""What makes the solvers fast: loads near their mean, cycles repeated at once, direct filling.
+"""What makes the solvers fast: loads near their mean, and cycles repeated at once.
 
 The optimum does not depend on it: a fault here would only cost time, which no other test sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,16 +12,11 @@ import pytest
 
 from placement_core.flow import (
     INF,
-    Flow,
     IntArray,
-    Network,
     SquaredLoads,
     cancel_negative_cycles,
     level_loads,
-    solve,
 )
-from placement_core.flow.min_cost_flow import water_fill
-from placement_core.flow.residual import LevelGraph
 
 
 @dataclass
@@ -156,96 +150,3 @@ def test_a_cycle_is_carried_out_as_often_as_its_scarcest_move_permits() -> None:
     assert exchange.applied == [(0, 1, 4), (1, 0, 4), (0, 1, 1), (1, 2, 1)]
     assert exchange.loads.tolist() == [8, 0, 1]
     assert moved == 2
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_vessels_are_filled_to_one_level(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 50, int(rng.integers(1, 8)))
-    gaps = np.array([int(rng.integers(0, size + 1)) for size in sizes])
-    amount = int(rng.integers(0, int(gaps.sum()) + 3))
-    taken = water_fill(amount, gaps.copy(), sizes)
-    assert int(taken.sum()) == min(amount, int(gaps.sum()))
-    assert (taken >= 0).all()
-    assert (taken <= gaps).all()
-    # Up to a unit of rounding, none that took some is fuller than any other.
-    left = gaps - taken
-    fullest = min(((left + 1) / sizes)[taken > 0], default=1.0)
-    assert ((left - 1) / sizes <= fullest).all()
-
-
-@pytest.fixture
-def without_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if a unit is sent along a path that had to be searched for."""
-
-    def build(*_: object) -> LevelGraph:
-        raise AssertionError("a search for paths")
-
-    monkeypatch.setattr(LevelGraph, "build", build)
-
-
-def sent(
-    supply: list[int],
-    demand: list[int],
-    hubs: list[int],
-    lanes: list[tuple[int, int, int]],
-    arcs: Sequence[tuple[int, int, int, int]] = (),
-) -> Flow:
-    """Return the flow in a network of ``lanes`` (class, hub, cost; by hub) and ``arcs`` (class,
-    member, capacity, cost; by member); ``hubs`` are those of the members."""
-    lane = np.array(lanes, np.int64).reshape(-1, 3).T
-    arc = np.array(arcs, np.int64).reshape(-1, 4).T
-    network = Network(
-        supply=np.array(supply),
-        demand=np.array(demand),
-        member_hub=np.array(hubs),
-        hub_count=max(hubs) + 1,
-        lane_class=lane[0],
-        lane_hub=lane[1],
-        lane_cost=lane[2],
-        arc_class=arc[0],
-        arc_member=arc[1],
-        arc_capacity=arc[2],
-        arc_cost=arc[3],
-        deferred=np.array([], np.int64),
-    )
-    return solve(network).flow
-
-
-@pytest.mark.usefixtures("without_search")
-def test_classes_with_one_hub_each_are_sent_directly() -> None:
-    """The lanes are in order of the hubs, not of the classes."""
-    flow = sent([3, 2, 1], [2, 1, 3], [0, 0, 1], [(2, 0, 0), (1, 0, 0), (0, 1, 0)])
-    assert flow.lanes.tolist() == [1, 2, 3]
-    assert flow.seats.tolist() == [2, 1, 3]
-    assert not flow.unsent.any()
-
-
-def test_what_the_nearest_hub_cannot_take_goes_directly_to_the_next() -> None:
-    flow = sent([2, 2], [3, 4], [0, 1], [(0, 0, 1), (1, 0, 1), (0, 1, 5), (1, 1, 5)])
-    assert flow.lanes.tolist() == [2, 1, 0, 1]
-    assert flow.unmet.tolist() == [0, 3]
-
-
-@pytest.mark.usefixtures("without_search")
-def test_a_class_is_spread_over_its_hubs_and_their_members_evenly() -> None:
-    lanes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
-    flow = sent([4, 4], [4, 4, 8], [0, 0, 1], lanes)
-    assert flow.lanes.tolist() == [2, 2, 2, 2]
-    assert flow.seats.tolist() == [2, 2, 4]
-
-
-@pytest.mark.usefixtures("without_search")
-def test_direct_arcs_are_filled_up_to_capacity_demand_and_supply() -> None:
-    arcs = [(0, 0, 2, 0), (1, 0, 2, 0), (0, 1, 3, 0), (1, 2, 9, 0)]
-    flow = sent([4, 6], [3, 3, 9], [0, 1, 2], [], arcs)
-    assert flow.arcs.tolist() == [2, 1, 2, 5]
-    assert flow.unmet.tolist() == [0, 1, 4]
-
-
-@pytest.mark.usefixtures("without_search")
-def test_a_direct_arc_is_preferred_to_a_dearer_lane_and_conversely() -> None:
-    flow = sent([3], [3], [0], [(0, 0, 4)], [(0, 0, 3, 1)])
-    assert (flow.arcs.tolist(), flow.lanes.tolist()) == ([3], [0])
-    flow = sent([3], [3], [0], [(0, 0, 1)], [(0, 0, 3, 4)])
-    assert (flow.arcs.tolist(), flow.lanes.tolist()) == ([0], [3])

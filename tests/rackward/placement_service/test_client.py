@@ -24,8 +24,12 @@ from rackward.placement_service import (
     ServiceUnreachableError,
     create_replica_placement,
 )
-from rackward.placement_service.messages import CreateReplicaPlacementResponse
-from rackward.placement_service.protocol import api_versions_response, encode, frame
+from rackward.placement_service.messages import (
+    CreateReplicaPlacementResponse,
+    api_versions_response,
+    encode,
+    frame,
+)
 from tests.support.placement_server import run_service
 from tests.support.waiting import TEST_TIMEOUT
 
@@ -121,6 +125,13 @@ def test_a_response_that_does_not_fit_the_request_is_refused(rows: Any, message:
         pytest.raises(NotAPlacementServiceError, match=message),
     ):
         request(address, broker_ids=[1, 2])
+
+
+@pytest.mark.parametrize("rows", ["00", "03 00000000 00 00 00000001 00 00"])
+def test_null_arrays_in_a_response_are_refused(rows: str) -> None:
+    response = frame(bytes.fromhex(f"00000002 00 {rows} 00"))
+    with serve(VERSIONS, response) as (address, _), pytest.raises(NotAPlacementServiceError):
+        request(address)
 
 
 def test_a_response_to_another_request_is_refused() -> None:

@@ -9,22 +9,22 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from placement_core import InvalidOptionError, ReplicaLists
+from placement_core import ReplicaLists
 from rackward.placement_service import (
     PlacementRequest,
-    ServiceLimits,
     ServiceRefusedError,
     create_replica_placement,
+    server,
 )
-from rackward.placement_service.protocol import ErrorCode, encode, frame
+from rackward.placement_service.messages import ErrorCode, encode, frame
 from tests.support.placement_server import (
     Gate,
     RunningService,
-    first_brokers,
     receive_all,
     request_frame,
     run_service,
@@ -54,10 +54,9 @@ def file_descriptors(count: int) -> Iterator[None]:
 
 
 def test_a_thousand_idle_connections() -> None:
-    limits = ServiceLimits(connections=64)
     with (
         file_descriptors(CONNECTIONS + 500),
-        run_service(limits=limits) as service,
+        run_service(MAX_CONNECTIONS=64) as service,
         ExitStack() as stack,
     ):
         for number in range(CONNECTIONS):
@@ -71,22 +70,21 @@ def test_a_thousand_idle_connections() -> None:
             "all connections are accepted",
         )
         wait_until(
-            lambda: service.metrics.open_connections <= limits.connections,
+            lambda: service.metrics.open_connections <= 64,
             TEST_TIMEOUT,
             "evicted connections are closed",
         )
         metrics = service.metrics
-    assert metrics.evicted_connections >= CONNECTIONS - limits.connections
+    assert metrics.evicted_connections >= CONNECTIONS - 64
     assert metrics.refused_connections == 0
     assert metrics.placements == 11
 
 
 def test_memory_for_a_thousand_incomplete_frames_is_bounded() -> None:
-    limits = ServiceLimits(connections=16)
-    half = frame(bytes(limits.frame_bytes))[: limits.frame_bytes]
+    half = frame(bytes(server.MAX_FRAME_BYTES))[: server.MAX_FRAME_BYTES]
     with (
         file_descriptors(CONNECTIONS + 500),
-        run_service(limits=limits) as service,
+        run_service(MAX_CONNECTIONS=16) as service,
         ExitStack() as stack,
     ):
         can_place(service)
@@ -102,13 +100,12 @@ def test_memory_for_a_thousand_incomplete_frames_is_bounded() -> None:
         finally:
             tracemalloc.stop()
     # Each open connection has its frame twice: in the buffer and as it is read. All frames at once
-    # would be 64 MB.
-    assert peak < 16_000_000
+    # would be 16 MB.
+    assert peak < 6_000_000
 
 
 def test_a_client_that_sends_one_byte_at_a_time_is_disconnected() -> None:
-    limits = ServiceLimits(frame_seconds=0.3)
-    sent = request_frame(1, 1, broker_ids=range(10_000))
+    sent = request_frame(1, 1, broker_ids=range(4_000))
     closed = threading.Event()
 
     def drip(connection: socket.socket) -> None:
@@ -119,7 +116,7 @@ def test_a_client_that_sends_one_byte_at_a_time_is_disconnected() -> None:
             return
         closed.set()
 
-    with run_service(limits=limits) as service, service.connect() as slow:
+    with run_service(FRAME_SECONDS=0.3) as service, service.connect() as slow:
         dripping = threading.Thread(target=drip, args=(slow,), daemon=True)
         dripping.start()
         while not closed.is_set():
@@ -130,15 +127,14 @@ def test_a_client_that_sends_one_byte_at_a_time_is_disconnected() -> None:
 
 
 def test_a_connection_without_a_request_is_closed() -> None:
-    with run_service(limits=ServiceLimits(idle_seconds=0.1)) as service, service.connect() as idle:
+    with run_service(IDLE_SECONDS=0.1) as service, service.connect() as idle:
         assert receive_all(idle) == b""
         assert service.metrics.slow_connections == 1
 
 
 def test_a_client_that_does_not_receive_responses_is_disconnected() -> None:
-    limits = ServiceLimits(response_seconds=0.2)
     large = request_frame(10_000, 5)
-    with run_service(limits=limits) as service, service.connect() as client:
+    with run_service(RESPONSE_SECONDS=0.2) as service, service.connect() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
         def send() -> None:
@@ -155,7 +151,7 @@ def test_a_client_that_does_not_receive_responses_is_disconnected() -> None:
         assert can_place(service)
 
 
-@pytest.mark.parametrize("length", [64 * 1024 + 1, (1 << 31) - 1, -1])
+@pytest.mark.parametrize("length", [16 * 1024 + 1, (1 << 31) - 1, -1])
 def test_an_oversized_frame(length: int) -> None:
     with run_service() as service, service.connect() as large:
         large.sendall(length.to_bytes(4, "big", signed=True) + bytes(100))
@@ -165,19 +161,16 @@ def test_an_oversized_frame(length: int) -> None:
 
 
 def test_a_frame_of_the_maximum_size_is_accepted() -> None:
-    ids = tuple(range(3))
-    sent = request_frame(1, 3, broker_ids=ids)
-    limits = ServiceLimits(frame_bytes=len(sent) - 4)
-    with run_service(limits=limits) as service, service.connect() as connection:
+    sent = request_frame(1, 3, broker_ids=range(3))
+    with run_service(MAX_FRAME_BYTES=len(sent) - 4) as service, service.connect() as connection:
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         assert receive_all(connection).hex().endswith("0000000000000001000000020000")
 
 
 def test_a_connection_is_refused_while_all_others_wait_for_placements(gate: Gate) -> None:
-    limits = ServiceLimits(connections=2)
     request = request_frame(1, 1)
-    with run_service(gate.handler, limits) as service, ExitStack() as stack:
+    with run_service(gate.handler, MAX_CONNECTIONS=2) as service, ExitStack() as stack:
         busy = [stack.enter_context(service.connect()) for _ in range(2)]
         for connection in busy:
             connection.sendall(request)
@@ -193,13 +186,17 @@ def test_a_connection_is_refused_while_all_others_wait_for_placements(gate: Gate
 
 
 def test_one_peer_cannot_hold_all_connections_with_placements_in_progress(gate: Gate) -> None:
-    limits = ServiceLimits(connections=6, concurrent_placements=3, placements_per_peer=2)
+    limits: dict[str, Any] = {
+        "MAX_CONNECTIONS": 6,
+        "CONCURRENT_PLACEMENTS": 3,
+        "MAX_PLACEMENTS_PER_PEER": 2,
+    }
     request = request_frame(1, 1)
-    with run_service(gate.handler, limits) as service, ExitStack() as stack:
-        greedy = [stack.enter_context(service.connect()) for _ in range(limits.connections)]
+    with run_service(gate.handler, **limits) as service, ExitStack() as stack:
+        greedy = [stack.enter_context(service.connect()) for _ in range(6)]
         for connection in greedy:
             connection.sendall(request)
-        for _ in range(limits.placements_per_peer):
+        for _ in range(2):
             gate.wait_for_request()
         wait_until(
             lambda: service.metrics.failed_placements == 4, TEST_TIMEOUT, "the others are refused"
@@ -218,7 +215,7 @@ def test_one_peer_cannot_hold_all_connections_with_placements_in_progress(gate: 
 
 
 def test_the_error_of_a_peer_with_too_many_placements(gate: Gate) -> None:
-    with run_service(gate.handler, ServiceLimits(placements_per_peer=1)) as service:
+    with run_service(gate.handler, MAX_PLACEMENTS_PER_PEER=1) as service:
         with service.connect() as busy:
             busy.sendall(request_frame(1, 1))
             gate.wait_for_request()
@@ -229,9 +226,8 @@ def test_the_error_of_a_peer_with_too_many_placements(gate: Gate) -> None:
 
 
 def test_concurrent_placements_are_limited(gate: Gate) -> None:
-    limits = ServiceLimits(concurrent_placements=2)
     request = request_frame(1, 1)
-    with run_service(gate.handler, limits) as service, ExitStack() as stack:
+    with run_service(gate.handler) as service, ExitStack() as stack:
         connections = [stack.enter_context(service.connect()) for _ in range(5)]
         for connection in connections:
             connection.sendall(request)
@@ -249,8 +245,7 @@ def test_concurrent_placements_are_limited(gate: Gate) -> None:
 
 
 def test_the_timeout_of_the_request(gate: Gate) -> None:
-    limits = ServiceLimits(concurrent_placements=1)
-    with run_service(gate.handler, limits) as service:
+    with run_service(gate.handler, CONCURRENT_PLACEMENTS=1) as service:
         for _ in range(2):
             # The second request times out while it waits for the first one's thread.
             with service.connect() as connection:
@@ -264,7 +259,7 @@ def test_the_timeout_of_the_request(gate: Gate) -> None:
 
 def test_the_timeout_of_the_service(gate: Gate) -> None:
     with (
-        run_service(gate.handler, ServiceLimits(placement_seconds=0.05)) as service,
+        run_service(gate.handler, PLACEMENT_SECONDS=0.05) as service,
         pytest.raises(ServiceRefusedError, match=r"no placement within 0\.05 s") as refused,
     ):
         create_replica_placement(str(service.address), 1, 1)
@@ -282,37 +277,24 @@ def test_a_timeout_of_zero_or_less(timeout_ms: int) -> None:
 @pytest.mark.parametrize(
     ("partitions", "factor", "code", "message"),
     [
-        (0, 1, ErrorCode.INVALID_PARTITIONS, "0 partitions: request 1 to 10"),
-        (-5, 1, ErrorCode.INVALID_PARTITIONS, "-5 partitions: request 1 to 10"),
-        (11, 1, ErrorCode.INVALID_PARTITIONS, "11 partitions: request 1 to 10"),
-        ((1 << 31) - 1, 32767, ErrorCode.INVALID_PARTITIONS, "request 1 to 10"),
-        (10, 0, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 2"),
-        (10, 3, ErrorCode.INVALID_REPLICATION_FACTOR, "factor 3 for 10 partitions: request 1 to 2"),
-        (1, -1, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 20"),
+        (0, 1, ErrorCode.INVALID_PARTITIONS, "0 partitions: request 1 to 10000"),
+        (-5, 1, ErrorCode.INVALID_PARTITIONS, "-5 partitions: request 1 to 10000"),
+        (10_001, 1, ErrorCode.INVALID_PARTITIONS, "10001 partitions: request 1 to 10000"),
+        ((1 << 31) - 1, 32767, ErrorCode.INVALID_PARTITIONS, "request 1 to 10000"),
+        (10_000, 0, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 5"),
+        (10_000, 6, ErrorCode.INVALID_REPLICATION_FACTOR, "6 for 10000 partitions: request 1 to 5"),
+        (5_000, -1, ErrorCode.INVALID_REPLICATION_FACTOR, "request 1 to 10"),
     ],
 )
 def test_partitions_and_replicas_are_limited(
     partitions: int, factor: int, code: ErrorCode, message: str
 ) -> None:
-    requests: list[PlacementRequest] = []
+    def handler(_: PlacementRequest) -> ReplicaLists:
+        raise AssertionError("the handler was called")
 
-    def handler(request: PlacementRequest) -> ReplicaLists:
-        requests.append(request)
-        return first_brokers(request)
-
-    limits = ServiceLimits(partitions=10, replicas=20)
-    with run_service(handler, limits) as service, service.connect() as connection:
+    with run_service(handler) as service, service.connect() as connection:
         connection.sendall(request_frame(partitions, factor))
         connection.shutdown(socket.SHUT_WR)
         response = receive_all(connection)
     assert code.to_bytes(2, "big", signed=True) in response
     assert message.encode() in response
-    assert requests == []
-
-
-@pytest.mark.parametrize(
-    "name", ["frame_bytes", "connections", "idle_seconds", "concurrent_placements"]
-)
-def test_limits_must_be_above_zero(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match=name):
-        ServiceLimits(**{name: 0})

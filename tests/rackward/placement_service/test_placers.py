@@ -62,7 +62,7 @@ def place_directly(
     except RackwardError as error:
         return f"{error} (INVALID_REPLICA_ASSIGNMENT)"
     except SystemExit:
-        return "the service failed with RuntimeError: see its log (UNKNOWN_SERVER_ERROR)"
+        return "the service failed with SystemExit: see its log (UNKNOWN_SERVER_ERROR)"
 
 
 def test_all_placers_are_covered() -> None:

@@ -17,7 +17,6 @@ from rackward.placement_service import (
     MutualTls,
     PlacementRequest,
     PlacementService,
-    ServiceLimits,
     create_replica_placement,
 )
 from rackward.placement_service.server import RateLimitedLog
@@ -43,9 +42,8 @@ def refuses_connections(address: tuple[str, int]) -> bool:
 
 
 def test_requests_in_progress_are_completed(gate: Gate) -> None:
-    limits = ServiceLimits(shutdown_seconds=TEST_TIMEOUT)
     with socket.socket() as idle, socket.socket() as busy:
-        with run_service(gate.handler, limits) as service:
+        with run_service(gate.handler, SHUTDOWN_SECONDS=TEST_TIMEOUT) as service:
             for each in (idle, busy):
                 each.settimeout(TEST_TIMEOUT)
                 each.connect(service.address)
@@ -69,10 +67,9 @@ def test_requests_in_progress_are_completed(gate: Gate) -> None:
 
 
 def test_requests_that_hang_are_abandoned(gate: Gate) -> None:
-    limits = ServiceLimits(shutdown_seconds=0.05)
     with socket.socket() as busy:
         busy.settimeout(TEST_TIMEOUT)
-        with run_service(gate.handler, limits) as service:
+        with run_service(gate.handler, SHUTDOWN_SECONDS=0.05) as service:
             busy.connect(service.address)
             busy.sendall(request_frame(1, 2))
             gate.wait_for_request()
@@ -83,14 +80,16 @@ def test_requests_that_hang_are_abandoned(gate: Gate) -> None:
 def test_a_handler_that_hangs_does_not_keep_the_process_alive() -> None:
     program = """
 import asyncio, sys, threading
-from rackward.placement_service import PlacementService, ServiceLimits, create_replica_placement
+from rackward.placement_service import PlacementService, create_replica_placement, server
+
+server.SHUTDOWN_SECONDS = 0.05
 
 async def main():
     called = threading.Event()
     def hang(request):
         called.set()
         threading.Event().wait()
-    service = PlacementService(hang, ServiceLimits(shutdown_seconds=0.05))
+    service = PlacementService(hang)
     async with service.listening() as address:
         arguments = (create_replica_placement, str(address), 1, 1)
         threading.Thread(target=lambda: arguments[0](*arguments[1:]), daemon=True).start()

@@ -13,7 +13,6 @@ from assignors.connection import ConnectionPropertyError
 from rackward.placement_service import (
     MutualTls,
     PlacementServiceError,
-    ServiceLimits,
     ServiceTlsError,
     create_replica_placement,
 )
@@ -166,15 +165,18 @@ def test_a_client_refuses_a_service_of_another_name(files: Files, tmp_path: Path
 
 
 def test_a_handshake_that_takes_too_long(files: Files) -> None:
-    limits = ServiceLimits(connections=4, handshake_seconds=0.2)
-    with run_service(limits=limits, tls=files.service) as service, service.connect() as silent:
+    with (
+        run_service(tls=files.service, HANDSHAKE_SECONDS=0.2) as service,
+        service.connect() as silent,
+    ):
         assert receive_all(silent) == b""
         wait_for_failed_handshakes(service, 1)
 
 
 def test_idle_handshakes_are_evicted(files: Files) -> None:
-    limits = ServiceLimits(connections=4, handshake_seconds=TEST_TIMEOUT)
-    with run_service(limits=limits, tls=files.service) as service:
+    with run_service(
+        tls=files.service, MAX_CONNECTIONS=4, HANDSHAKE_SECONDS=TEST_TIMEOUT
+    ) as service:
         silent = [service.connect() for _ in range(12)]
         assert place_as(service, files.client)
         for each in silent:
