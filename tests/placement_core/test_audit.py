@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.audit import Audit, Finding, Kind, Severity, audit
-from placement_core.audit.model import format_partitions
+from placement_core.audit import Audit, Finding, Kind, Severity, audit, format_partitions
 from placement_core.placers.under_replicated import ReplicationTarget
 from placement_core.reassignment import plan_reassignment
 
