@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from placement_core.cluster import Broker, ClusterView, Move, TopicPartition, moves_between
 from placement_core.errors import (
     InvalidGroupError,
-    InvalidLayoutError,
     InvalidOptionError,
     RackwardError,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "Broker",
     "ClusterView",
     "InvalidGroupError",
-    "InvalidLayoutError",
     "InvalidOptionError",
     "Move",
     "PlacementSpec",

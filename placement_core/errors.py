@@ -20,10 +20,6 @@ class InvalidOptionError(RackwardError, ValueError):
     """An option of an assignor, a placer or a tool is out of range."""
 
 
-class InvalidLayoutError(RackwardError, ValueError):
-    """A layout, or the text of one, does not have the required form."""
-
-
 class SolverLimitError(RackwardError, OverflowError):
     """The numbers of a problem are larger than the solver can compute with exactly."""
 

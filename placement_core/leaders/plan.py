@@ -130,7 +130,7 @@ def plan_leaders(
         changed = False
         for topic_class in classes:
             _count(problem, topic_class, per_broker, per_rack, -1)
-            quotas = _quotas_beside(problem, topic_class, per_rack)
+            quotas = _quotas_without(problem, topic_class, per_rack)
             changed |= topic_class.improve(
                 problem.rack_of, problem.rack_slots, per_broker, limits, quotas
             )
@@ -143,7 +143,7 @@ def plan_leaders(
     independent = len(classes) < 2 or limits is None or not (per_broker >= limits).any()
     if only_gains:
         for topic_class, before in zip(classes, present, strict=True):
-            _undo_without_gain(problem, topic_class, before, per_broker, per_rack)
+            _revert_if_no_gain(problem, topic_class, before, per_broker, per_rack)
     order = _order(problem, classes)
     localities = [
         Locality(demand.name, quotas.partitions, quotas.local(before), quotas.local(after))
@@ -181,7 +181,7 @@ def plan_leaders(
     )
 
 
-def _quotas_beside(
+def _quotas_without(
     problem: LeaderProblem, topic_class: TopicClass, per_rack: Sequence[IntArray]
 ) -> list[Quotas]:
     """Return the quotas of the class's demands; ``per_rack`` has all other leaders."""
@@ -192,7 +192,7 @@ def _quotas_beside(
     ]
 
 
-def _undo_without_gain(
+def _revert_if_no_gain(
     problem: LeaderProblem,
     topic_class: TopicClass,
     before: IntArray,
@@ -201,7 +201,7 @@ def _undo_without_gain(
 ) -> None:
     """Restore the leaders ``before`` of a class if as much is local with them."""
     _count(problem, topic_class, per_broker, per_rack, -1)
-    quotas = _quotas_beside(problem, topic_class, per_rack)
+    quotas = _quotas_without(problem, topic_class, per_rack)
     after = topic_class.choice.chosen
     off_rack = []
     for chosen in (before, after):

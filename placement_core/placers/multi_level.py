@@ -13,6 +13,9 @@ replica; the child's own ring picks the next one down, until a broker is reached
 2. Then followers, with the leaders counted as turns that their brokers have had.
 3. Partitions added to a topic, and replicas added to partitions, continue where the rings stopped:
    the replicas that the topic has are counted as turns too.
+4. A ring does not know which brokers below its children a partition has left. So replicas that were
+   added to partitions are exchanged afterwards, among the last partitions, until no exchange makes
+   brokers more even.
 
 Worked example: brokers 0 to 5 in /dc1/r1, /dc1/r2, /dc2/r1, /dc2/r2, /dc3/r1, /dc3/r2, RF 3, seed
 1. Each partition has one replica per data centre, and each broker leads one of six::
@@ -30,11 +33,13 @@ broker has as many turns as one with nine.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_core.cluster import ClusterView
 from placement_core.flow import IntArray, Segments
@@ -57,6 +62,10 @@ from placement_core.racks import RackPath
 
 LAST_PARTITIONS = 8
 """The number of last partitions, per child of a node, that are leveled after all are placed."""
+
+_MAX_EXCHANGING_BROKERS, _EXCHANGES = 100, 20
+"""Larger clusters keep what rings leave uneven, a few replicas of hundreds: exchanges would take
+seconds. In smaller ones, one or two passes suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,11 @@ class MultiLevelPlacer:
         _Distribution(numbers, leads, self._node_rng(spec, "leaders")).extend(tree, rows[:1])
         replicas = served(chain.from_iterable(existing))
         replicas += np.bincount(rows[0, is_new], minlength=len(numbers))
+        added = rows == MISSING
         _Distribution(numbers, replicas, self._node_rng(spec, "followers")).extend(tree, rows)
+        if added[:, ~is_new].any() and len(inside) <= _MAX_EXCHANGING_BROKERS:
+            replicas += np.bincount(rows[added], minlength=len(numbers))
+            _exchange(tree, list(numbers), rows, added, replicas)
         return to_replica_lists(rows, list(numbers))
 
     def _node_rng(self, spec: PlacementSpec, purpose: str) -> NodeRng:
@@ -292,3 +305,97 @@ def _requests(
             request = (int(counts[at]), (inside, outside))
             request_of[at] = number.setdefault(request, len(requests) + len(number))
     return [*requests, *number], request_of
+
+
+# ---- Replicas that were added to partitions, evened out over the brokers.
+
+
+def _exchange(
+    tree: TreeNode, ids: list[int], rows: IntArray, added: NDArray[np.bool_], loads: IntArray
+) -> None:
+    """Move ``added`` replicas of the last partitions until brokers are as even as they can be.
+
+    ``rows`` has broker numbers, ``ids`` their ids, ``loads`` the replicas of each broker. A replica
+    moves to where its partition is spread over the tree as well as before. Each move in a graph of
+    brokers is an arc; a path from a broker to one with at least two replicas less makes both more
+    even, and changes nothing for those between.
+    """
+    number_of = {broker: number for number, broker in enumerate(ids)}
+    first = max(0, rows.shape[1] - LAST_PARTITIONS * len(tree.child_of))
+    places = [(row, first + at) for at, row in np.argwhere(added[:, first:].T).tolist()]
+
+    def targets(row: int, partition: int) -> list[int]:
+        others = [ids[number] for number in np.delete(rows[:, partition], row).tolist()]
+        return [number_of[broker] for broker in _fewest(tree, others)]
+
+    inside = [number_of[broker] for broker in tree.child_of]
+    for _ in range(_EXCHANGES):
+        if np.ptp(loads[inside]) < 2:
+            return
+        arcs: dict[int, dict[int, tuple[int, int]]] = {}
+        for row, partition in places:
+            of_source = arcs.setdefault(int(rows[row, partition]), {})
+            for target in targets(row, partition):
+                of_source.setdefault(target, (row, partition))
+        moved = False
+        for source in sorted(arcs, key=lambda broker: -loads[broker]):
+            path = _path(arcs, source, loads)
+            if not path or len({partition for _, (_, partition) in path}) < len(path):
+                continue
+            # Exchanges before it in this pass may have changed what its arcs stand for.
+            sources = [source, *(target for target, _ in path)]
+            if any(
+                int(rows[place]) != broker or target not in targets(*place)
+                for broker, (target, place) in zip(sources, path, strict=False)
+            ):
+                continue
+            loads[source] -= 1
+            loads[path[-1][0]] += 1
+            for target, place in path:
+                rows[place] = target
+            moved = True
+        if not moved:
+            return
+
+
+def _path(
+    arcs: Mapping[int, Mapping[int, tuple[int, int]]], source: int, loads: IntArray
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return the arcs (target, replica) of a shortest path to a broker with two replicas less."""
+    arrival: dict[int, int] = {source: source}
+    pending = deque([source])
+    while pending:
+        broker = pending.popleft()
+        if loads[broker] <= loads[source] - 2:
+            path = []
+            while broker != source:
+                path.append((broker, arcs[arrival[broker]][broker]))
+                broker = arrival[broker]
+            return path[::-1]
+        for target in arcs.get(broker, ()):
+            if target not in arrival:
+                arrival[target] = broker
+                pending.append(target)
+    return []
+
+
+def _fewest(node: TreeNode, held: Collection[int]) -> Iterator[int]:
+    """Yield the brokers below ``node`` that a partition's next replica may go to.
+
+    ``held`` are those that have one: at each level, the children with the fewest that have room.
+    """
+    inside, outside = [0] * len(node.sizes), [0] * len(node.sizes)
+    for broker in held:
+        if (child := node.child_of.get(broker)) is not None:
+            inside[child] += 1
+        elif (child := node.outside.get(broker)) is not None:
+            outside[child] += 1
+    with_room = [child for child, size in enumerate(node.sizes) if inside[child] < size]
+    fewest = min(inside[child] + outside[child] for child in with_room)
+    for child in with_room:
+        if inside[child] + outside[child] == fewest:
+            below = node.children[child]
+            if isinstance(below, int):
+                yield below
+            else:
+                yield from _fewest(below, held)

@@ -38,8 +38,8 @@ class Ring:
     turn for each of its brokers, so that in the end brokers get equal shares, and not rooms. A
     pointer starts at a random angle and goes round. The child whose mark it meets gets the replica
     and passes it down its own ring. Marks of children with equal sizes coincide; each lap meets
-    such children in the same cyclic order, beginning with a random one. That keeps rings from
-    running in step, which would put the same few brokers together again and again.
+    such children in the same cyclic order, beginning with a random one. That decorrelates
+    rings, which would put the same few brokers together again and again otherwise.
 
     A child keeps its turn, and is passed over, while it is full for the partition (every broker
     below it has a replica) or has more of its replicas than another child that is not full. So the
@@ -195,9 +195,9 @@ class Ring:
         Raises IndexError if these have too few of them.
         """
         picked: list[int] = []
-        most = min(count, len(self.sizes) - len(set(excluded)))
+        max_count = min(count, len(self.sizes) - len(set(excluded)))
         at = 0
-        while len(picked) < most:
+        while len(picked) < max_count:
             if ahead[at] in excluded or ahead[at] in picked:
                 at += 1
             else:
@@ -208,11 +208,11 @@ class Ring:
         """Return up to ``count`` children that are not excluded, each once, in order of turns."""
         marks = self._marks
         picked = []
-        aside = []
+        skipped = []
         while heap:
             child = heap[0][2]
             if child in excluded:
-                aside.append(heappop(heap))
+                skipped.append(heappop(heap))
                 continue
             picked.append(child)
             marks[child] += 1
@@ -220,8 +220,8 @@ class Ring:
                 heapreplace(heap, self._turn(child))
                 break
             heappop(heap)
-            aside.append(self._turn(child))
-        for turn in aside:
+            skipped.append(self._turn(child))
+        for turn in skipped:
             heappush(heap, turn)
         return picked
 

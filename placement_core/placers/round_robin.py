@@ -104,12 +104,12 @@ class _RoundRobinPlacer:
         """See ReplicaPlacer. Raises PlacementError, of which MissingRacksError is one."""
         if not self.uses_racks:
             spec = replace(spec, ignore_racks=True)
-        alternation = Alternation.of(candidates(spec, view, broker_ids))
-        start, shift = self._start_and_shift(alternation, spec, view)
-        return alternation.place(spec, start, shift)
+        rotation = RackRotation.of(candidates(spec, view, broker_ids))
+        start, shift = self._start_and_shift(rotation, spec, view)
+        return rotation.place(spec, start, shift)
 
     def _start_and_shift(
-        self, alternation: Alternation, spec: PlacementSpec, view: ClusterView
+        self, rotation: RackRotation, spec: PlacementSpec, view: ClusterView
     ) -> tuple[int, int]:
         """Return the start index and the shift of partition 0.
 
@@ -119,11 +119,11 @@ class _RoundRobinPlacer:
         if self.start_index is not None or self.shift is not None:
             return self.start_index or 0, self.shift or 0
         rows = existing_rows(spec, view)
-        start = alternation.most_likely_start(rows)
+        start = rotation.most_likely_start(rows)
         if start is not None:
-            return start, alternation.most_likely_shift(rows, start)
+            return start, rotation.most_likely_shift(rows, start)
         rng = topic_rng(self.seed, spec)
-        size = len(alternation.order)
+        size = len(rotation.order)
         return rng.randrange(size), rng.randrange(size)
 
 
@@ -164,7 +164,7 @@ class RackAlternatingPlacer(_RoundRobinPlacer):
 
 
 @dataclass(frozen=True, slots=True)
-class Alternation:
+class RackRotation:
     """The row of the candidates, and the walk along it.
 
     order
@@ -185,7 +185,7 @@ class Alternation:
     racks: int
 
     @classmethod
-    def of(cls, among: Candidates) -> Alternation:
+    def of(cls, among: Candidates) -> RackRotation:
         """Return the row that takes one candidate from each rack in turn."""
         if not among.racks:
             order, rack_of, racks = among.ids, dict.fromkeys(among.ids, 0), 1

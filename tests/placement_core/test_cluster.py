@@ -13,7 +13,7 @@ from placement_core.errors import format_brokers
 T = [TopicPartition("t", n) for n in range(2)]
 
 
-def test_loads_count_preferred_leaders_and_replicas_in_both_views() -> None:
+def test_loads_count_preferred_leaders_and_replicas() -> None:
     before = ClusterView((Broker(1, "a"), Broker(2, "b")), {T[0]: (1, 2), T[1]: (1, 2)})
     after = ClusterView(before.brokers, {T[0]: (2, 1), T[1]: (2,)})
     load = cluster_load(before, after)
@@ -26,7 +26,7 @@ def test_loads_of_a_rack_are_the_sum_of_its_brokers() -> None:
     assert cluster_load(view, view).racks == {"a": Load(2, 2, 4, 4)}
 
 
-def test_brokers_that_are_down_count_without_a_rack_which_is_last() -> None:
+def test_dead_brokers_count_without_a_rack_which_is_last() -> None:
     """Broker 9 is in replica lists only; broker 3 has joined with a rack, and holds nothing."""
     before = ClusterView((Broker(1, "b"),), {T[0]: (9, 1)})
     after = ClusterView((Broker(1, "z"), Broker(3, "a")), {T[0]: (1,), T[1]: ()})

@@ -40,7 +40,7 @@ def test_ties_are_broken_by_fewest_replicas() -> None:
     assert [row[-1] for row in fill_placeholders(view, wanted).values()] == [3, 2, 3, 2]
 
 
-def test_a_replica_on_a_broker_that_is_down_still_covers_its_rack() -> None:
+def test_a_replica_on_a_dead_broker_still_covers_its_rack() -> None:
     view = cluster({0: "a", 2: "b", 3: "c"}, t=((0, 1),))
     assert fill_placeholders(
         view, {T0: ReplicationTarget(3)}, offline_brokers=[Broker(1, "b")]

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import ClusterView
-from placement_core.audit import Audit, Severity
-from placement_core.audit.model import ReplicaCounts
+from placement_core.audit import Audit, ReplicaCounts, Severity
 from rackward.cli.console import table
 from rackward.cli.render.plan import MAX_BROKER_ROWS, NO_RACK, format_range
 from rackward.units import format_count

@@ -61,6 +61,6 @@ def test_costs_that_int64_cannot_add_up_safely_are_refused() -> None:
         negative_cycles(cost)
 
 
-def test_a_graph_without_a_negative_cycle_has_none_with_the_fewest_arcs() -> None:
+def test_without_a_negative_cycle_there_is_no_shortest_one() -> None:
     with pytest.raises(AssertionError, match="longer than the graph"):
         fewest_arcs(np.array([[INF, 2], [-1, INF]]))

@@ -80,7 +80,7 @@ def test_one_broker_gives_what_it_has_too_much_and_no_more() -> None:
     assert exchange.applied == [(0, 2, 2), (0, 3, 1), (1, 3, 1), (1, 4, 1)]
 
 
-def test_loads_are_levelled_among_brokers_that_can_exchange_units() -> None:
+def test_loads_are_levelled_among_brokers_that_can_exchange() -> None:
     # 0 and 1 can, in one direction; 2 and 3 can; the means are 2 and 4.
     exchange = FreeExchange.of([4, 0, 1, 7], {(0, 1): 1, (3, 2): 1})
     assert level(exchange, [0, 0, 0, 0]) == [2, 2, 4, 4]
@@ -142,7 +142,7 @@ class ScarceExchange(FreeExchange):
         self.left[forwards] += sign * len(partitions)
 
 
-def test_a_cycle_is_carried_out_as_often_as_its_scarcest_move_permits() -> None:
+def test_the_scarcest_move_limits_how_often_a_cycle_is_made() -> None:
     free = FreeExchange.of([9, 0, 0], {(0, 1): 1, (1, 2): 1})
     exchange = ScarceExchange(free.loads, free.price, left={(0, 1): 8, (1, 2): 1})
     # Broker 1 has as much that cannot move as broker 0 has in all.

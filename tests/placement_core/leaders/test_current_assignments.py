@@ -280,7 +280,7 @@ def test_leaders_per_broker_are_bounded() -> None:
     assert (kept.moves, kept.leader_limit) == ((), 1)
 
 
-def test_no_more_leaders_than_necessary_leave_a_broker_above_its_limit() -> None:
+def test_a_broker_above_its_limit_loses_no_more_than_necessary() -> None:
     """Broker 0 leads four partitions; broker 2 is full. The cheapest move is that of the last."""
     options = np.array([[0, 1], [0, 1], [0, 2], [0, 1]])
     off_rack = np.array([[0, 1], [0, 1], [0, 0], [1, 1]])
@@ -319,7 +319,7 @@ def test_every_obstacle_is_named() -> None:
     assert layout.localities == (Locality("g", 6, 0, 1),)
 
 
-def test_the_present_leaders_count_before_and_racks_are_compared_by_levels() -> None:
+def test_present_leaders_count_and_racks_compare_by_levels() -> None:
     view = orders((0, 2, 4), (0, 2, 4))
     led = replace(view, leaders={TopicPartition("orders", 0): 4})
     layout = plan_leaders(led, assignments=[owned_in("c", "c")])
@@ -369,7 +369,7 @@ def test_a_partition_without_a_weight_counts_once() -> None:
         assert [row[0] for row in layout.order.values()] == [leader]
 
 
-def test_groups_of_topics_that_the_cluster_does_not_have_are_left_out() -> None:
+def test_groups_of_unknown_topics_are_left_out() -> None:
     absent = CurrentAssignment("g", frozenset({"absent"}), {})
     layout = plan_leaders(orders((0, 2)), assignments=[absent, owned_in("b", name="h")])
     assert [each.name for each in layout.localities] == ["h"]
@@ -413,7 +413,7 @@ def test_planted_faults_are_detected() -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_a_layout_of_some_topics_needs_only_the_number_of_other_leaders(block: int) -> None:
+def test_some_topics_need_only_the_number_of_other_leaders(block: int) -> None:
     bounded = 0
     for seed in range(block * 25, block * 25 + 25):
         rng = random.Random(seed)

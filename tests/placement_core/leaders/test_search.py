@@ -216,7 +216,7 @@ def test_halves_have_all_quotas_that_add_up_once(seed: int) -> None:
             assert quotas.high[rack] == max(values)
 
 
-def test_a_choice_begins_with_the_present_leaders_where_they_may_lead() -> None:
+def test_a_choice_begins_with_present_leaders_that_may_lead() -> None:
     options = np.array([[0, 1, -1], [2, 1, 0], [-1, 1, 2], [1, -1, -1]])
     choice = LeaderChoice.of(options, np.array([0, 1, 0, -1]), 4)
     assert choice.chosen.tolist() == [0, 1, 1, 1]

@@ -26,6 +26,7 @@ from tests.support.placement import (
 )
 
 SEED_4 = ((3, 0, 5), (2, 4, 1), (4, 0, 5))
+REGULAR = (([2, 2],), ([1, 1], [1, 1]), ([2, 2], [2, 2]), ([1, 1],) * 3, ([2, 2],) * 3, ([3], [3]))
 seeds = st.integers(0, 1 << 32)
 
 
@@ -161,6 +162,23 @@ def test_replicas_are_added_to_planned_lists(
     check_form(placed, partitions, high, racks)
     check_present_first(placed, present)
     check_tree(placed, racks)
+
+
+@given(st.sampled_from(REGULAR), st.integers(1, 3), st.integers(1, 3), st.integers(1, 6), seeds)
+def test_added_replicas_leave_regular_trees_even(
+    shape: tuple[list[int], ...], first: int, more: int, turns: int, seed: int
+) -> None:
+    racks = tree_of(*shape)
+    first = min(first, len(racks) - 1)
+    more = min(more, len(racks) - first)
+    partitions = turns * len(racks)
+    placer = MultiLevelPlacer(seed=seed)
+    present = placer.place(PlacementSpec(partitions, first, topic="t"), cluster(racks))
+    spec = PlacementSpec(partitions, first + more, topic="t", present=present)
+    placed = placer.place(spec, cluster(racks, t=present))
+    check_present_first(placed, present)
+    check_tree(placed, racks)
+    assert set(Counter(chain.from_iterable(placed)).values()) == {turns * (first + more)}
 
 
 @given(rack_trees(), st.integers(1, 6), st.data())

@@ -148,7 +148,7 @@ def test_the_last_replicas_go_to_a_child_that_is_a_turn_behind(
     assert picked == expected
 
 
-def test_a_replica_moves_only_if_its_partition_stays_as_well_spread() -> None:
+def test_a_replica_moves_only_if_its_partition_stays_spread() -> None:
     picked = [[0], [0], [0, 0], [0, 0, 0]]
     held: list[HeldChildren] = [((1,), ()), ((), (1,)), FREE, ((1, 1), ())]
     level_last(ring_with_one_ahead([4, 2], 9), picked, held)

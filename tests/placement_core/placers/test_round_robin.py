@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placement_core import PlacementSpec
 from placement_core.placers import MissingRacksError, RackAlternatingPlacer, SimplePlacer
-from placement_core.placers.round_robin import SAMPLE, Alternation
+from placement_core.placers.round_robin import SAMPLE, RackRotation
 from placement_core.placers.spec import candidates
 from tests.support.placement import (
     check_form,
@@ -40,10 +40,10 @@ def test_any_cluster(
 
 
 def walk_one(
-    alternation: Alternation, partition: int, present: tuple[int, ...], replicas: int, shift: int
+    rotation: RackRotation, partition: int, present: tuple[int, ...], replicas: int, shift: int
 ) -> tuple[int, ...]:
     """Return the replicas of a partition by the rule, broker by broker; it starts at index 0."""
-    order, racks, size = alternation.order, alternation.racks, len(alternation.order)
+    order, racks, size = rotation.order, rotation.racks, len(rotation.order)
     leader = order[partition % size]
     row = list(present or (leader,))
     offset = (shift + partition // size) * racks % max(size - 1, 1)
@@ -52,8 +52,8 @@ def walk_one(
         position = order.index(present[-1]) + 1
     while len(row) < replicas:
         broker = order[position % size]
-        used = {alternation.rack_of[other] for other in row if other in alternation.rack_of}
-        if broker not in row and (alternation.rack_of[broker] not in used or len(used) == racks):
+        used = {rotation.rack_of[other] for other in row if other in rotation.rack_of}
+        if broker not in row and (rotation.rack_of[broker] not in used or len(used) == racks):
             row.append(broker)
         position += 1
     return tuple(row)
@@ -68,9 +68,9 @@ def test_partitions_are_placed_by_the_rule(
     brokers = st.lists(st.sampled_from([*racks, 10**9]), max_size=replicas, unique=True)
     present = tuple(map(tuple, data.draw(st.lists(brokers, max_size=partitions))))
     spec = PlacementSpec(partitions, replicas, first_partition=first, present=present)
-    alternation = Alternation.of(candidates(spec, cluster(racks), None))
+    rotation = RackRotation.of(candidates(spec, cluster(racks), None))
     assert RackAlternatingPlacer(start_index=0, shift=shift).place(spec, cluster(racks)) == tuple(
-        walk_one(alternation, first + index, spec.present_replicas(index), replicas, shift)
+        walk_one(rotation, first + index, spec.present_replicas(index), replicas, shift)
         for index in range(partitions)
     )
 
@@ -104,7 +104,7 @@ def test_partitions_may_be_added_in_any_number_of_steps(
         assert [row[0] for row in added] == [row[0] for row in complete[cut:]]
 
 
-def test_another_seed_continues_exactly_if_the_lists_determine_the_shift() -> None:
+def test_another_seed_continues_if_lists_determine_the_shift() -> None:
     complete = RackAlternatingPlacer(seed=5).place(PlacementSpec(24, 3, topic="t"), cluster(EQUAL))
     for cut in (1, 6, 7, 13):
         spec = PlacementSpec(24 - cut, 3, topic="t", first_partition=cut)
@@ -113,7 +113,7 @@ def test_another_seed_continues_exactly_if_the_lists_determine_the_shift() -> No
 
 
 @given(rack_sizes(), st.integers(2, 5), st.integers(1, 30), st.integers(0, 40), seeds, st.data())
-def test_the_derived_shift_reproduces_the_maximum_number_of_lists(
+def test_the_derived_shift_reproduces_most_lists(
     racks: dict[int, str],
     replicas: int,
     partitions: int,
@@ -128,23 +128,23 @@ def test_the_derived_shift_reproduces_the_maximum_number_of_lists(
     placed = placer.place(PlacementSpec(partitions, replicas), view)
     rows = {p: tuple(data.draw(st.permutations(row))) for p, row in enumerate(placed) if p % 3 == 2}
     rows = {**dict(enumerate(placed)), **rows}
-    alternation = Alternation.of(candidates(PlacementSpec(1, 1), view, None))
-    start = alternation.most_likely_start(rows)
+    rotation = RackRotation.of(candidates(PlacementSpec(1, 1), view, None))
+    start = rotation.most_likely_start(rows)
     assert start is not None
     sample = [(p, row) for p, row in rows.items() if len(row) > 1][:SAMPLE]
 
     def reproduced(shift: int) -> int:
         return sum(
-            alternation.place(PlacementSpec(1, len(row), first_partition=p), start, shift) == (row,)
+            rotation.place(PlacementSpec(1, len(row), first_partition=p), start, shift) == (row,)
             for p, row in sample
         )
 
     expected = max(range(max(len(racks) - 1, 1)), key=reproduced)
-    assert alternation.most_likely_shift(rows, start) == expected
+    assert rotation.most_likely_shift(rows, start) == expected
 
 
 @pytest.mark.parametrize("racks", [3, 200, 1], ids="{} racks".format)
-def test_one_added_partition_on_1000_brokers_continues_the_layout(racks: int) -> None:
+def test_a_partition_added_on_1000_brokers_continues_the_layout(racks: int) -> None:
     """The shift is derived from the partitions present; benchmarks.placement times the same."""
     view = cluster([f"r{broker % racks}" for broker in range(1_000)])
     present = RackAlternatingPlacer(seed=1).place(PlacementSpec(100, 3, topic="t"), view)
@@ -206,7 +206,7 @@ def test_replicas_are_added_behind_the_last_one(
     """The rule has broker 0 lead partition 0, and its followers begin at broker 1."""
     spec = PlacementSpec(1, 4, present=(present,))
     among = candidates(spec, cluster(dict.fromkeys(range(5))), None)
-    assert Alternation.of(among).place(spec, 0, 0) == (expected,)
+    assert RackRotation.of(among).place(spec, 0, 0) == (expected,)
 
 
 def test_added_replicas_are_even_if_leaders_are_not() -> None:

@@ -150,7 +150,7 @@ def test_partitions_with_replicas_on_dead_brokers_keep_them() -> None:
         ((), (), (1, 9), (0,)),
     ],
 )
-def test_leaders_are_even_if_partitions_reach_different_numbers_of_replicas(
+def test_leaders_are_even_if_replica_counts_differ(
     placer: type[SimplePlacer | RackAlternatingPlacer | MultiLevelPlacer],
     present: ReplicaLists,
     seed: int,
@@ -204,7 +204,7 @@ def test_added_partitions_continue_the_rotation() -> None:
     )
 
 
-def test_the_fallback_of_a_placer_that_defers_may_be_under_replicated() -> None:
+def test_the_fallback_of_a_deferring_placer_may_lack_replicas() -> None:
     simple = SimplePlacer(start_index=0)
     wrapped = UnderReplicatedPlacer(FixedPlacer(None))
     assert place(PlacementSpec(2, 3), cluster("ab"), wrapped, fallback=simple) == (

@@ -14,7 +14,7 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
 )
 from placement_core.placers.ring import Ring
-from placement_core.placers.round_robin import Alternation
+from placement_core.placers.round_robin import RackRotation
 from placement_core.placers.spec import candidates
 from tests.support.placement import cluster, layout
 
@@ -29,7 +29,7 @@ AT_THE_START = RackAlternatingPlacer(start_index=0, shift=0)
 @pytest.mark.parametrize(("racks", "order"), [(SIX, (0, 3, 1, 5, 4, 2)), (FIVE, (0, 3, 1, 4, 2))])
 def test_brokers_alternate(racks: dict[int, str], order: tuple[int, ...]) -> None:
     spec = PlacementSpec(1, 1)
-    assert Alternation.of(candidates(spec, cluster(racks), None)).order == order
+    assert RackRotation.of(candidates(spec, cluster(racks), None)).order == order
 
 
 def test_twelve_partitions_on_six_brokers() -> None:

@@ -76,7 +76,7 @@ def test_an_added_rack_takes_a_share_from_all_racks() -> None:
     assert set(loads(dict(plan.target)).values()) <= {4, 5}
 
 
-def test_raising_the_factor_keeps_every_replica_and_lowering_it_copies_nothing() -> None:
+def test_raising_the_factor_keeps_replicas_lowering_copies_none() -> None:
     view = cluster(factor=1)
     plan = plan_reassignment(view, replication_factor=3)
     assert plan.copies == 24
@@ -114,7 +114,7 @@ def test_other_topics_are_unchanged_and_count_as_load() -> None:
     assert loads({**other_topic, **plan.target}) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_brokers_without_a_rack_get_nothing_and_their_partitions_stay() -> None:
+def test_rackless_brokers_get_nothing_and_keep_partitions() -> None:
     view = cluster()
     partly_known = replace(view, brokers=(*view.brokers[:5], Broker(5), Broker(6), Broker(7, "b")))
     on_rackless = {p for p, row in view.replicas.items() if 5 in row}

@@ -248,7 +248,7 @@ def test_any_bytes_of_a_server_raise_placement_service_error(chunks: list[bytes]
         assert "\n" not in str(error.value)
 
 
-def test_memory_is_not_allocated_for_the_claimed_length_of_a_response() -> None:
+def test_no_memory_is_allocated_for_a_claimed_length() -> None:
     claimed = struct.pack(">i", 200_000_000)
     with serve(VERSIONS, claimed) as (address, _):
         tracemalloc.start()

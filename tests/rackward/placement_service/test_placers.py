@@ -113,7 +113,7 @@ def test_the_exception_of_a_placer_is_shown() -> None:
                 create_replica_placement(str(service.address), 1, 1)
 
 
-def test_the_locator_is_called_for_each_request_without_simple_placement() -> None:
+def test_the_locator_is_called_per_request_unless_simple() -> None:
     racks = {0: "x", 1: "x", 2: "y", 3: "y", 4: "z", 5: "z"}
     seen: list[ClusterView] = []
 

@@ -187,7 +187,7 @@ def test_an_unexpected_exception_is_logged_and_not_sent(
     assert "KeyError: 'password'" in caplog.text
 
 
-def test_warnings_are_rate_limited_and_do_not_show_what_peers_send(
+def test_warnings_are_rate_limited_and_hide_what_peers_send(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with run_service() as service:

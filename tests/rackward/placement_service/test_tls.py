@@ -113,9 +113,7 @@ def test_a_client_without_a_certificate_is_refused(files: Files) -> None:
         assert place_as(service, files.client)
 
 
-def test_a_certificate_of_an_authority_of_the_same_name_is_refused(
-    files: Files, tmp_path: Path
-) -> None:
+def test_an_authority_of_the_same_name_is_not_trusted(files: Files, tmp_path: Path) -> None:
     fake = make_authority("ours")
     with run_service(tls=files.service) as service:
         with pytest.raises(ServiceTlsError):

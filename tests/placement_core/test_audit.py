@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.audit import Audit, Finding, Kind, Severity, audit
-from placement_core.audit.model import format_partitions
+from placement_core.audit import Audit, Finding, Kind, Severity, audit, format_partitions
 from placement_core.placers.under_replicated import ReplicationTarget
 from placement_core.reassignment import plan_reassignment
 
@@ -188,7 +187,7 @@ def test_a_small_rack_that_must_carry_more_is_not_uneven() -> None:
     assert plan_reassignment(view).copies == 0
 
 
-def test_the_fair_share_of_a_rack_is_one_that_the_rack_rules_permit() -> None:
+def test_rack_rules_bound_the_fair_share_of_a_rack() -> None:
     """A large rack gets one replica of each partition at most, a small one at least."""
 
     def message_about(rack: str, sizes: tuple[int, ...], rows: Sequence[tuple[int, ...]]) -> str:
@@ -246,7 +245,7 @@ def test_invalid_options_are_rejected() -> None:
         audit(clean(), min_isr=0)
 
 
-def test_partitions_below_min_isr_are_not_counted_as_lost_with_a_rack() -> None:
+def test_partitions_below_min_isr_are_not_lost_with_a_rack() -> None:
     view = clean()
     in_sync = {p: row[:2] if p == T[0] else row for p, row in view.replicas.items()}
     result = audit(view, in_sync=in_sync, min_isr=3)
@@ -285,7 +284,7 @@ def test_the_loss_of_a_rack_names_three_topics(topics: int, more: str) -> None:
     assert message.startswith(f"its loss leaves {named}{more} without any replica: spread")
 
 
-def test_min_in_sync_replicas_is_exact_and_one_where_it_is_not_known() -> None:
+def test_min_insync_replicas_is_exact_and_1_if_unknown() -> None:
     view = replace(clean(), leaders=None)
     below = {Kind.BELOW_MIN_IN_SYNC}
     assert not kinds(audit(view, min_isr=3)) & below
@@ -354,7 +353,7 @@ def test_one_broker_is_not_one_rack() -> None:
     assert audit(ClusterView((Broker(0, "a"),), {T[0]: (0,)})).findings == ()
 
 
-def test_replicas_and_leaders_of_racks_with_brokers_without_a_rack_last() -> None:
+def test_counts_per_rack_end_with_brokers_without_a_rack() -> None:
     brokers = (Broker(0), Broker(1, "b"), Broker(2, "a"))
     view = ClusterView(brokers, {T[0]: (0, 1), T[1]: (2, 1), T[2]: (9, 1)}, {T[0]: 1, T[1]: 2})
     figures = audit(view).figures
