@@ -9,6 +9,7 @@ for one of confluent's.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +31,7 @@ from kafka.structs import TopicPartition
 
 from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.offsets import PartitionKey, Position
+from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commit_queue import MemberIdentity
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
 progress may delay these for longer: then librdkafka waits for them."""
+
+MAX_REJOIN_DELAY = 1.0
+"""Seconds, at most, that a cooperative member goes on reading before it joins a rebalance."""
 
 _TOPICS_CHANGED = "Metadata for subscribed topic(s) has changed"
 """librdkafka's reason for a rebalance after new topics or partitions, and for the first one."""
@@ -84,6 +89,8 @@ class GroupCoordinator(RackAwareCoordinator):
         """Why the group rebalanced last, for the statistics."""
         self._requested = Subscription(frozenset())
         self._last_member: MemberIdentity | None = None
+        self._settled_generation = NO_GENERATION
+        self._rejoin_at = 0.0
         self._leaves_permanently = False
         self._events = events
         self._wake = wake
@@ -94,6 +101,8 @@ class GroupCoordinator(RackAwareCoordinator):
         super().__init__(client, subscription, **configs)
         # PollTimeout detects an application that does not poll. Brokers get the real interval.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
+        heartbeat_seconds = self.config["heartbeat_interval_ms"] / 1000
+        self._rejoin_delay = min(MAX_REJOIN_DELAY, heartbeat_seconds / 3)
 
     def _bind(self, assignors: Iterable[Any]) -> list[Any]:
         return [DeferredBoundAssignor(each, self) for each in assignors]
@@ -131,6 +140,18 @@ class GroupCoordinator(RackAwareCoordinator):
     def has_topics(self) -> bool:
         """Whether there is a topic to join for."""
         return bool(self.subscription.subscription)
+
+    @property
+    def seconds_to_rejoin(self) -> float:
+        """Seconds to wait before this member joins a rebalance that another one has begun.
+
+        A restarted process leaves and joins within a second or two. A rebalance that the remaining
+        members end in between is followed by two more, one for the join and one after the moved
+        partitions are revoked. So a cooperative member, which reads meanwhile, waits for others to
+        join. It does not wait for a rebalance that its first heartbeat in a generation reports:
+        that may follow a revocation, after which nobody reads the revoked partitions.
+        """
+        return max(0.0, self._rejoin_at - time.monotonic())
 
     # ---- called by GroupMember
 
@@ -209,6 +230,18 @@ class GroupCoordinator(RackAwareCoordinator):
     def _reads_during_rebalance(self) -> bool:
         # This coordinator has a thread of its own, which may wait for the other members.
         return False
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
+        if not response.error_code:
+            self._settled_generation = self.generation_id
+        elif (
+            response.error_code == RebalanceInProgressError.errno
+            and self.cooperative
+            and self._settled_generation == self.generation_id
+            and not self.need_rejoin()
+        ):
+            self._rejoin_at = time.monotonic() + self._rejoin_delay
+        super()._handle_heartbeat_response(response, send_time)
 
     async def _send_heartbeat_request(self) -> Any:
         try:

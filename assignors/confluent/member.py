@@ -295,6 +295,8 @@ class GroupMember:
             self._left_for_poll_timeout = False
         if not coordinator.has_topics and not coordinator.has_joined:
             return IDLE_SECONDS
+        if pause := coordinator.seconds_to_rejoin:
+            return pause
         coordinator.poll(timeout_ms=JOIN_MS)
         return 0.0 if coordinator.need_rejoin() else IDLE_SECONDS
 

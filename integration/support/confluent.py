@@ -41,8 +41,6 @@ RACKWARD = Variant(
     "leader-rack-aware-cooperative-sticky",
 )
 
-VARIANTS = {variant.name: variant for variant in (CONFLUENT, RACKWARD)}
-
 
 class Consumers:
     """Constructs consumers of one variant on one cluster; ``close`` closes all of them."""
