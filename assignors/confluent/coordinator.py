@@ -33,9 +33,9 @@ from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, is_topic_name, log
-from assignors.kafka_python.commit_queue import MemberIdentity
+from assignors.kafka_python.commits import MemberIdentity
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
-from assignors.kafka_python.workarounds import is_generation, wait_for
+from assignors.kafka_python.fixes import is_generation, wait_for
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor

@@ -80,7 +80,7 @@ def test_a_killed_run_is_resumed_from_another_folder(
     other_folder = tmp_path / "other_folder"
     other_folder.mkdir()
     (other_folder / "copy.json").write_text((tmp_path / "plan.json").read_text())
-    again = ("placement", "apply", "copy.json", "--take-over", "--yes", "--json")
+    again = ("placement", "apply", "copy.json", "--adopt-throttle", "--yes", "--json")
     done = rackward(cluster, *again, cwd=other_folder)
     started = done.events[1]
     assert started["event"] == "started"
@@ -116,7 +116,7 @@ def test_a_run_beside_another_leaves_its_throttle_in_force(
     assert throttle_settings(cluster) == {}
 
 
-def test_a_throttle_of_another_tool_is_shown_and_can_be_lifted(
+def test_a_throttle_of_another_tool_is_shown_and_can_be_removed(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     create_topic(cluster, topic, SINGLE)
@@ -143,10 +143,12 @@ def test_a_throttle_of_another_tool_is_shown_and_can_be_lifted(
     assert "no throttle left" not in done.out
     assert throttle_settings(cluster) == before
 
-    shown = rackward(cluster, "placement", "throttle", "--lift", "--dry-run", "--json").json
-    assert (shown["in_force"], shown["lifted"]) == (in_force, False)
+    shown = rackward(cluster, "placement", "throttle", "--remove", "--dry-run", "--json").json
+    assert (shown["in_force"], shown["removed"]) == (in_force, False)
     assert throttle_settings(cluster) == before
-    assert rackward(cluster, "placement", "throttle", "--lift", "--yes").out.endswith("Removed.\n")
+    assert rackward(cluster, "placement", "throttle", "--remove", "--yes").out.endswith(
+        "Removed.\n"
+    )
     wait_until(lambda: throttle_settings(cluster) == {}, TEST_TIMEOUT, "no throttle is left")
     assert "No replication throttle" in rackward(cluster, "placement", "throttle").out
 

@@ -29,11 +29,11 @@ from rackward.cli.options import ClusterOptions
 from rackward.groups.explain import explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups, is_stable
-from rackward.kafka import AdminConnection, AdminError, read_state
+from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import CONSUMER, Group
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.lead import (
-    SCAN_SECONDS,
+    STATES,
     GroupLeader,
     LeadOptions,
     LeadStatus,
@@ -42,7 +42,7 @@ from rackward.lead import (
     match_groups,
     parse_protocols,
 )
-from rackward.lead.model import JOINING, REBALANCING, STATES
+from rackward.lead.led_group import JOINING, REBALANCING
 from rackward.units import parse_listen_address
 
 EPILOG = """
@@ -172,9 +172,8 @@ def lead(
         require_confirmation(yes, dry_run)
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)
     with cluster.connect() as admin:
-        names = match_groups(admin, groups)
         if dry_run or removes:
-            rows = plan_rows(admin, names, lead_options)
+            rows = plan_rows(admin, match_groups(admin, groups), lead_options)
             if as_json:
                 for row in rows:
                     print_json_line("lead", "plan", row)
@@ -185,10 +184,10 @@ def lead(
             confirm("Remove the leaders of these groups, so that they join again?", yes)
     with (
         log_to_stderr("rackward"),
-        GroupLeader(cluster.properties(), names, lead_options, cluster.properties) as it,
+        GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
         nullcontext() if address is None else _health_port(*address, it),
     ):
-        _run(it, groups, as_json=as_json)
+        _run(it, as_json=as_json)
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -289,13 +288,12 @@ def _action(group: Group | None, lead_options: LeadOptions) -> str:
     return "join, remove its leader, and lead"
 
 
-def _run(leader: GroupLeader, patterns: Sequence[str], as_json: bool) -> None:
-    """Show the groups whenever they change, and add new ones, until a signal.
+def _run(leader: GroupLeader, as_json: bool) -> None:
+    """Show the groups whenever they change, until a signal.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.
     """
     shown: tuple[LeadStatus, ...] = ()
-    scanned = time.monotonic()
     while True:
         status = leader.status()
         if status != shown:
@@ -308,31 +306,22 @@ def _run(leader: GroupLeader, patterns: Sequence[str], as_json: bool) -> None:
         if leader.failure is not None:
             raise leader.failure
         time.sleep(POLL_SECONDS)
-        if any("*" in each for each in patterns) and time.monotonic() - scanned > SCAN_SECONDS:
-            scanned = time.monotonic()
-            try:
-                names = leader.match_groups(patterns)
-            except AdminError:
-                # The groups that are led go on; the next search is in a moment.
-                continue
-            for name in names:
-                leader.add(name)
 
 
 def status_fields(status: LeadStatus) -> dict[str, Any]:
     """Return a status as fields of JSON."""
-    figures = status.figures
+    metrics = status.metrics
     at = status.last_rebalance
     return {
         "group": status.group,
         "state": status.state,
         "reason": status.reason,
-        "protocol": figures.protocol,
-        "generation": figures.generation,
-        "members": figures.members,
-        "partitions": figures.partitions,
-        "off_rack": figures.off_rack,
-        "optimum": figures.optimum,
+        "protocol": metrics.protocol,
+        "generation": metrics.generation,
+        "members": metrics.members,
+        "partitions": metrics.partitions,
+        "off_rack": metrics.off_rack,
+        "optimum": metrics.optimum,
         "last_rebalance": None if at is None else at.isoformat(timespec="seconds"),
     }
 

@@ -61,7 +61,7 @@ DryRun = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 EveryPartition = Annotated[
-    bool, typer.Option("--every-partition", help="List all partitions, also if there are many.")
+    bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
 ]
 
 

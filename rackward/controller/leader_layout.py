@@ -29,7 +29,6 @@ from rackward.kafka.groups import CLASSIC, CONSUMER, Group
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import ExecutionOptions, Executor, LiveCluster
 from rackward.reassignment.planner import planning_view
-from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS
 
 STALL_SECONDS = 30.0
 MAX_REST_FACTOR = 16
@@ -125,9 +124,7 @@ class LeaderLayouts:
             )
             return None
         self._history = self._history.after(plan, self._config, now)
-        options = ExecutionOptions(
-            max_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS, stall_timeout=STALL_SECONDS
-        )
+        options = ExecutionOptions(stall_timeout=STALL_SECONDS)
         result = Executor(plan.moves, {}, LiveCluster(admin), options, lambda _: None).run()
         log.info(
             "leader layout applied: partitions=%d local=%d local_before=%d leaders_moved=%d "

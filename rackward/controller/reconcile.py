@@ -280,7 +280,7 @@ class _Planner:
         down = [broker for broker in reassignment.adding if broker not in self._live]
         if not down or ours is None or set(reassignment.target) != set(ours):
             return
-        before = tuple(b for b in reassignment.replicas if b not in reassignment.adding)
+        before = reassignment.original
         view = replace(self._view, replicas={**self._view.replicas, tp: before})
         if not fill_placeholders(view, {tp: record.target}, offline_brokers=self._cluster.fenced):
             return

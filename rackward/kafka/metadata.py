@@ -44,6 +44,11 @@ class Reassignment:
         """The replicas once it is complete, in order."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
+    @property
+    def original(self) -> tuple[int, ...]:
+        """The replicas before it, in Kafka's present order."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:

@@ -1,18 +1,12 @@
 """Plans of ``placement plan`` and ``leaders plan``, and carrying them out.
 
 :mod:`~rackward.reassignment.planner` plans moves, :mod:`~rackward.reassignment.plan` reads and
-writes plans, :mod:`~rackward.reassignment.run_plan` checks and executes them and
-:mod:`~rackward.reassignment.cancel` cancels them.
+writes plans, :mod:`~rackward.reassignment.run_plan` checks them,
+:mod:`~rackward.reassignment.executor` executes and :mod:`~rackward.reassignment.cancel` cancels
+them.
 """
 
-from rackward.reassignment.cluster import (
-    LiveCluster,
-    PartitionState,
-    ReassignableCluster,
-    ReassignmentStatus,
-    partition_state,
-)
-from rackward.reassignment.executor import Executor
+from rackward.reassignment.executor import ExecutionOptions, Executor, LiveCluster
 from rackward.reassignment.plan import (
     BatchLimits,
     Plan,
@@ -25,8 +19,9 @@ from rackward.reassignment.progress import (
     Clock,
     Event,
     EventHandler,
-    ExecutionOptions,
     ExecutionResult,
+    PartitionState,
+    partition_state,
 )
 from rackward.reassignment.run_plan import (
     ForeignReassignmentError,
@@ -50,8 +45,6 @@ __all__ = [
     "PlanKind",
     "PlannedChange",
     "RackSource",
-    "ReassignableCluster",
-    "ReassignmentStatus",
     "StalePlanError",
     "check_preconditions",
     "partition_state",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.kafka import ClusterState, Reassignment
-from rackward.reassignment.cluster import ReassignableCluster, leads_to
-from rackward.reassignment.executor import verify
+from rackward.reassignment.executor import LiveCluster, verify
 from rackward.reassignment.progress import (
     PROPAGATION_SECONDS,
     Clock,
@@ -21,6 +20,7 @@ from rackward.reassignment.progress import (
     ExecutionResult,
     PartitionFailed,
     ReassignmentsCancelled,
+    leads_to,
 )
 from rackward.reassignment.throttle import remove_throttle
 
@@ -53,10 +53,8 @@ class Cancellation:
         """
         moves = {}
         for tp, reassignment in reassignments.items():
-            before = [b for b in reassignment.replicas if b not in reassignment.adding]
             leader = state.view.leader(tp)
-            before.sort(key=lambda broker: broker != leader)
-            if before:
+            if before := sorted(reassignment.original, key=lambda broker: broker != leader):
                 moves[tp] = Move(tp, reassignment.target, tuple(before))
         return cls(moves, frozenset(reassignments), frozenset())
 
@@ -93,7 +91,7 @@ def _never_completes(reassignment: Reassignment, move: Move) -> bool:
 
 def cancel(
     cancellation: Cancellation,
-    cluster: ReassignableCluster,
+    cluster: LiveCluster,
     emit: EventHandler,
     clock: Clock | None = None,
 ) -> ExecutionResult:
@@ -127,7 +125,7 @@ def cancel(
 
 def _out_of_order(
     replicas: Mapping[TopicPartition, tuple[int, ...]],
-    cluster: ReassignableCluster,
+    cluster: LiveCluster,
     clock: Clock,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Wait for the cancellations; return those of ``replicas`` that are in another order."""

@@ -11,35 +11,38 @@ One run goes through these steps:
 4. Wait for the partitions whose brokers were down.
 5. Remove the throttle, however the run ends.
 6. Read back replicas, in-sync replicas and leaders: the result.
-
-All I/O goes through :class:`~rackward.reassignment.cluster.ReassignableCluster`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.reassignment import Batch, split_into_batches
-from rackward.kafka import AdminError, ClusterState
-from rackward.reassignment.cluster import (
-    PartitionState,
-    ReassignableCluster,
-    ReassignmentStatus,
-    partition_state,
+from rackward.kafka import (
+    AdminConnection,
+    AdminError,
+    ClusterState,
+    Reassignment,
+    ReplicaSizes,
+    read_reassignments,
+    read_replica_sizes,
+    read_state,
 )
+from rackward.kafka.reassignments import elect_preferred_leaders, reassign
+from rackward.reassignment.plan import NO_LIMITS, BatchLimits
 from rackward.reassignment.progress import (
     PROPAGATION_SECONDS,
     BatchStarted,
     Clock,
     EventHandler,
-    ExecutionOptions,
     ExecutionResult,
     LeadersElected,
     LeftInProgress,
-    Observation,
     PartitionFailed,
+    PartitionState,
     Progressed,
     ProgressMeter,
     RequestFailed,
@@ -47,11 +50,84 @@ from rackward.reassignment.progress import (
     Started,
     WaitingForBrokers,
     missing_brokers,
+    partition_states,
 )
-from rackward.reassignment.throttle import throttled
-from rackward.units import format_brokers
+from rackward.reassignment.throttle import ReplicationThrottle, throttled
+from rackward.units import Deadline, format_brokers
+
+DEFAULT_STALL_TIMEOUT = 600.0
+
+_BATCH_PARTITIONS = 100
+"""Partitions per batch, unless an option or the plan sets it."""
+_LEADER_BATCH_PARTITIONS = 1000
+"""The same if no data is copied."""
+_SIZES_TIMEOUT_SECONDS = 3.0
+"""Sizes are for information only: a broker that just failed must not delay everything else."""
 
 Moves = Mapping[TopicPartition, Move]
+
+
+class LiveCluster:
+    """The operations on a cluster that a run needs. All methods raise AdminError."""
+
+    def __init__(self, admin: AdminConnection) -> None:
+        self._admin = admin
+        self.throttle = ReplicationThrottle(admin)
+
+    def describe(
+        self, topics: Collection[str]
+    ) -> tuple[ClusterState, Mapping[TopicPartition, Reassignment]]:
+        """Return the state of ``topics``, and all reassignments in progress in the cluster."""
+        deadline = self._admin.deadline()
+        # In this order: the metadata then shows the result of those that complete meanwhile.
+        reassignments = read_reassignments(self._admin, deadline)
+        state = read_state(self._admin, topics, reassignments=False, deadline=deadline)
+        return state.with_reassignments(reassignments), reassignments
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, AdminError]:
+        """See :func:`rackward.kafka.reassignments.reassign`."""
+        return reassign(self._admin, targets)
+
+    def elect_preferred_leaders(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, AdminError]:
+        """See :func:`rackward.kafka.reassignments.elect_preferred_leaders`."""
+        return elect_preferred_leaders(self._admin, partitions)
+
+    def replica_sizes(
+        self, brokers: Collection[int], partitions: Collection[TopicPartition]
+    ) -> ReplicaSizes:
+        """Return the sizes of replicas as far as brokers report them within a few seconds."""
+        if not brokers or not partitions:
+            return {}
+        deadline = Deadline.after(_SIZES_TIMEOUT_SECONDS)
+        try:
+            return read_replica_sizes(self._admin, brokers, partitions, deadline)
+        except AdminError:
+            return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOptions:
+    """How to run.
+
+    limits
+        Size of a batch, and the bytes per second that each broker may send and receive for new
+        replicas. Without a number of partitions: 100 per batch, or 1000 if no data is copied.
+    stall_timeout
+        Seconds without progress after which the run ends.
+    adopt_throttle
+        Adopt, or remove, the throttle of an earlier run, which was killed.
+    allow_foreign
+        Run beside foreign reassignments, and replace those of the plan's own partitions.
+    """
+
+    limits: BatchLimits = NO_LIMITS
+    stall_timeout: float = DEFAULT_STALL_TIMEOUT
+    adopt_throttle: bool = False
+    allow_foreign: bool = False
 
 
 class Executor:
@@ -61,7 +137,7 @@ class Executor:
         self,
         moves: Iterable[Move],
         sizes: Mapping[TopicPartition, int],
-        cluster: ReassignableCluster,
+        cluster: LiveCluster,
         options: ExecutionOptions,
         emit: EventHandler,
         clock: Clock | None = None,
@@ -86,14 +162,17 @@ class Executor:
         are emitted. Raises AdminError if the cluster does not respond for too long.
         """
         state, reassignments = self._cluster.describe(_topics(self._moves))
-        status = ReassignmentStatus.of(self._moves.values(), state, reassignments)
-        completed = status.partitions(PartitionState.COMPLETED)
-        in_progress = status.partitions(PartitionState.IN_PROGRESS)
+        states = partition_states(self._moves.values(), state)
+        completed = sorted(tp for tp, s in states.items() if s is PartitionState.COMPLETED)
+        in_progress = sorted(tp for tp, s in states.items() if s is PartitionState.IN_PROGRESS)
         pending = sorted(self._moves.keys() - {*completed, *in_progress})
+        limits = self._options.limits
+        copies = any(move.adding for move in self._moves.values())
         batches = split_into_batches(
             [self._moves[tp] for tp in pending],
-            max_partitions=self._options.max_batch_partitions,
-            max_bytes=self._options.max_batch_bytes,
+            max_partitions=limits.partitions
+            or (_BATCH_PARTITIONS if copies else _LEADER_BATCH_PARTITIONS),
+            max_bytes=limits.bytes,
             sizes=self._sizes,
         )
         self._meter.complete(completed)
@@ -109,7 +188,7 @@ class Executor:
             )
         )
         copying = any(self._moves[tp].adding for tp in (*pending, *in_progress))
-        rate, take_over = self._options.throttle if copying else None, self._options.take_over
+        rate, adopt = limits.throttle if copying else None, self._options.adopt_throttle
         try:
             with throttled(
                 self._cluster.throttle,
@@ -119,7 +198,7 @@ class Executor:
                 self._others,
                 self._emit,
                 self._clock,
-                take_over=take_over,
+                adopt=adopt,
             ):
                 self._elect(completed)
                 self._run_batches(in_progress, batches)
@@ -133,7 +212,7 @@ class Executor:
             self._wrong_leader,
             self._cluster,
             self._clock,
-            check_throttle=(rate is not None or take_over) and not self._others(),
+            check_throttle=(rate is not None or adopt) and not self._others(),
         )
 
     def _others(self) -> Collection[TopicPartition]:
@@ -164,7 +243,7 @@ class Executor:
         moves = {move.partition: move for move in batch.moves}
         state, _ = self._cluster.describe(_topics(moves))
         ready = self._ready_moves(moves, state)
-        throttle, rate = self._cluster.throttle, self._options.throttle
+        throttle, rate = self._cluster.throttle, self._options.limits.throttle
         throttle.add(rate, ready.values())
         refused = self._reassign(ready, state)
         self._emit(
@@ -189,38 +268,37 @@ class Executor:
 
     def _ready_moves(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
         """Return the moves that can be started or are in progress; the others fail."""
-        live = state.view.racks()
         ready: dict[TopicPartition, Move] = {}
         failures: dict[TopicPartition, str] = {}
-        for tp, move in moves.items():
-            match partition_state(move, state):
+        for tp, now in partition_states(moves.values(), state).items():
+            match now:
                 case PartitionState.DELETED:
-                    failures[tp] = "the topic was deleted"
+                    failures[tp] = _DELETED
                 case PartitionState.UNEXPECTED:
                     replicas = format_brokers(state.view.replicas[tp])
                     failures[tp] = f"another client moved it to {replicas}"
-                case PartitionState.DIVERTED if not self._options.allow_foreign:
-                    target = format_brokers(state.reassignments[tp].target)
-                    failures[tp] = f"another client reassigned it to {target}"
-                case PartitionState.PENDING if missing := missing_brokers(move, state, live):
+                case PartitionState.OTHER_TARGET if not self._options.allow_foreign:
+                    failures[tp] = _other_target(tp, state)
+                case PartitionState.NOT_STARTED if missing := missing_brokers(moves[tp], state):
                     failures[tp] = f"not started: {_down(missing)}"
                 case _:
-                    ready[tp] = move
+                    ready[tp] = moves[tp]
         self._fail(failures)
         return ready
 
     def _reassign(self, moves: Moves, state: ClusterState) -> Collection[TopicPartition]:
         """Request the reassignments that are not in progress; return the refused partitions."""
-        states = {tp: partition_state(move, state) for tp, move in moves.items()}
-        diverted = [tp for tp, each in states.items() if each is PartitionState.DIVERTED]
+        states = partition_states(moves.values(), state)
+        other_target = [tp for tp, s in states.items() if s is PartitionState.OTHER_TARGET]
         refused: dict[TopicPartition, AdminError] = {}
-        if diverted:
+        if other_target:
             # A target in progress is never replaced: see rackward.kafka.reassignments.
-            refused.update(self._cluster.reassign(dict.fromkeys(diverted)))
+            refused.update(self._cluster.reassign(dict.fromkeys(other_target)))
+        to_request = (PartitionState.NOT_STARTED, PartitionState.OTHER_TARGET)
         targets = {
             tp: moves[tp].after
-            for tp, each in states.items()
-            if each in (PartitionState.PENDING, PartitionState.DIVERTED) and tp not in refused
+            for tp, now in states.items()
+            if now in to_request and tp not in refused
         }
         # Before the request: it may be carried out even if its response is lost.
         self._in_progress |= targets.keys()
@@ -251,30 +329,43 @@ class Executor:
                 self._clock.sleep(pause)
                 continue
             request_failed, now = False, self._clock.now()
-            seen = Observation.of(left.values(), state)
-            cancelled = detector.lasting(now, seen.diverged)
-            self._meter.complete(seen.completed)
-            self._in_progress -= seen.completed
-            self._fail(seen.failed)
-            self._fail({tp: _cancelled_reason(tp, state) for tp in cancelled})
-            for tp in {*seen.completed, *seen.failed, *cancelled}:
+            states = partition_states(left.values(), state)
+            completed = {tp for tp, s in states.items() if s is PartitionState.COMPLETED}
+            self._meter.complete(completed)
+            self._in_progress -= completed
+            idle = (PartitionState.NOT_STARTED, PartitionState.UNEXPECTED)
+            cancelled = detector.cancelled(now, (tp for tp, s in states.items() if s in idle))
+            failures = {tp: _cancelled_reason(tp, state) for tp in cancelled}
+            for tp, seen in states.items():
+                if seen is PartitionState.DELETED:
+                    failures[tp] = _DELETED
+                elif seen is PartitionState.OTHER_TARGET:
+                    failures[tp] = _other_target(tp, state)
+            self._fail(failures)
+            for tp in {*completed, *failures}:
                 del left[tp]
-            if seen.stalled and seen.stalled != reported:
-                brokers = sorted({broker for each in seen.stalled.values() for broker in each})
-                self._emit(WaitingForBrokers(len(seen.stalled), tuple(brokers)))
-            reported = seen.stalled
+            waiting = {
+                tp: brokers
+                for tp, move in left.items()
+                if states[tp] is PartitionState.IN_PROGRESS
+                and (brokers := missing_brokers(move, state))
+            }
+            if waiting and waiting != reported:
+                down = sorted({broker for brokers in waiting.values() for broker in brokers})
+                self._emit(WaitingForBrokers(len(waiting), tuple(down)))
+            reported = waiting
             self._measure(left, state)
             progress = self._meter.progress(now)
             self._emit(Progressed(self._batch_number, self._batch_count, progress))
             detector.update(now, progress)
-            if not left or (not wait_for_brokers and left.keys() == seen.stalled.keys()):
+            if not left or (not wait_for_brokers and left.keys() == waiting.keys()):
                 return
             if detector.is_stalled(now):
                 self._stalled = True
                 self._fail(
                     {
-                        tp: f"waiting: {_down(seen.stalled[tp])}"
-                        if tp in seen.stalled
+                        tp: f"waiting: {_down(waiting[tp])}"
+                        if tp in waiting
                         else self._stall_reason()
                         for tp in left
                     },
@@ -313,6 +404,13 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[str]:
     return sorted({tp.topic for tp in partitions})
 
 
+_DELETED = "the topic was deleted"
+
+
+def _other_target(tp: TopicPartition, state: ClusterState) -> str:
+    return f"another client reassigned it to {format_brokers(state.reassignments[tp].target)}"
+
+
 def _total_bytes(batches: Iterable[Batch]) -> int | None:
     total = 0
     for batch in batches:
@@ -336,7 +434,7 @@ def _cancelled_reason(tp: TopicPartition, state: ClusterState) -> str:
 
 def elect_leaders(
     moves: Moves,
-    cluster: ReassignableCluster,
+    cluster: LiveCluster,
     emit: EventHandler,
     clock: Clock,
 ) -> dict[TopicPartition, str]:
@@ -388,7 +486,7 @@ def verify(
     moves: Moves,
     failed: Mapping[TopicPartition, str],
     wrong_leader: Mapping[TopicPartition, str],
-    cluster: ReassignableCluster,
+    cluster: LiveCluster,
     clock: Clock,
     *,
     check_leaders: bool = True,
@@ -396,9 +494,9 @@ def verify(
 ) -> ExecutionResult:
     """Read back the result of a run in which ``failed`` and ``wrong_leader`` are known to be so.
 
-    Other faults are looked at again for a while, until brokers know of the last change.
-    ``check_leaders``: the first replica of each partition should be its leader;
-    ``check_throttle``: nothing of our throttle should be left. Raises AdminError.
+    Other faults are re-checked until the last change has propagated. ``check_leaders``: the first
+    replica of each partition should be its leader; ``check_throttle``: nothing of the run's
+    throttle should be left. Raises AdminError.
     """
     deadline = clock.now() + PROPAGATION_SECONDS
     topics = _topics(moves)
@@ -426,7 +524,7 @@ def _result(
     throttle_leftovers: Collection[str],
     check_leaders: bool,
 ) -> ExecutionResult:
-    states = {tp: partition_state(move, state) for tp, move in moves.items()}
+    states = partition_states(moves.values(), state)
     completed = {tp: moves[tp] for tp, each in states.items() if each is PartitionState.COMPLETED}
     other_leaders = _other_leaders(completed, state) if check_leaders else {}
     return ExecutionResult(
@@ -452,7 +550,7 @@ def _result(
 
 def _fault(tp: TopicPartition, state: PartitionState, cluster: ClusterState) -> str:
     if state is PartitionState.DELETED:
-        return "the topic was deleted"
+        return _DELETED
     if state is PartitionState.IN_PROGRESS:
         return "still in progress"
     return f"on {format_brokers(cluster.view.replicas[tp])}"

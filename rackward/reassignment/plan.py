@@ -100,6 +100,9 @@ class BatchLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+NO_LIMITS = BatchLimits()
+
+
 class PlannedPartition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A partition to change: its replicas before and after, and leader and bytes if known."""
 
@@ -138,7 +141,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     created_at: Name
     options: dict[str, Any]
     rack_source: RackSource
-    limits: BatchLimits = BatchLimits()
+    limits: BatchLimits = NO_LIMITS
     racks: dict[int, Name | None]
     topic_ids: dict[Name, Name | None]
     partitions: tuple[PlannedPartition, ...]
@@ -153,6 +156,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def sizes(self) -> dict[TopicPartition, int]:
         """Bytes on the leader of each partition, as far as known."""
         return {row.topic_partition: row.bytes for row in self.partitions if row.bytes is not None}
+
+    def change(self, view: ClusterView, throttle: int | None) -> PlannedChange:
+        """Return the moves on ``view``, the whole cluster now, and their cost."""
+        return PlannedChange(view, self.moves, self.sizes, throttle, self.localities)
 
     @property
     def target(self) -> dict[TopicPartition, tuple[int, ...]]:

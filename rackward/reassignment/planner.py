@@ -32,7 +32,7 @@ class ReassignmentRequest:
         preferred leaders that can stay do.
     placer
         Places missing replicas; None: the layout within the rack rules with the fewest copies.
-    anew
+    from_scratch
         With a placer: place the topics as if they were new.
     """
 
@@ -43,7 +43,7 @@ class ReassignmentRequest:
     ignore_racks: bool = False
     placer: ReplicaPlacer | None = None
     fallback: SimplePlacer | None = None
-    anew: bool = False
+    from_scratch: bool = False
 
 
 def planning_view(state: ClusterState, locator: RackLocator) -> ClusterView:
@@ -155,7 +155,7 @@ def _keep_leaders(moves: Iterable[Move], view: ClusterView) -> tuple[Move, ...]:
 
 
 def _place(request: ReassignmentRequest, view: ClusterView, drain: frozenset[int]) -> Replicas:
-    """Return the placer's layout of each topic; replicas that can stay do, unless ``anew``."""
+    """Return the placer's layout of each topic. Replicas that can stay do, if not from scratch."""
     staying = set(view.racks()) - drain
     rows_by_topic: dict[str, list[tuple[int, ...]]] = {}
     for tp, row in sorted(view.replicas.items()):
@@ -169,7 +169,7 @@ def _place(request: ReassignmentRequest, view: ClusterView, drain: frozenset[int
             partitions=len(rows),
             replication_factor=factor,
             topic=topic,
-            present=() if request.anew else tuple(present),
+            present=() if request.from_scratch else tuple(present),
             ignore_racks=request.ignore_racks,
         )
         layout = place(

@@ -1,7 +1,10 @@
-"""Progress of a reassignment: what to expect of a cluster, bytes copied, stalls, and events.
+"""Progress of a plan: the state of its partitions, bytes copied, stalls, events and the result.
 
 Everything here is a pure function of cluster states, replica sizes and times; the clock is passed
 in. :mod:`~rackward.reassignment.executor` does the I/O.
+
+All state is in the cluster. A run that was interrupted can be resumed from any machine with nothing
+but the plan.
 """
 
 from __future__ import annotations
@@ -10,20 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
+from enum import Enum
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from rackward.kafka import ClusterState, ReplicaSizes
-from rackward.reassignment.cluster import PartitionState, partition_state
-from rackward.reassignment.throttle import ThrottleEvent
-from rackward.units import format_brokers
+from rackward.kafka import ClusterState, Reassignment, ReplicaSizes
 
-DEFAULT_BATCH_PARTITIONS = 100
-"""Partitions per batch, unless an option or a plan sets it."""
-DEFAULT_LEADER_BATCH_PARTITIONS = 1000
-"""The same for plans that change only the order of replicas."""
-DEFAULT_STALL_TIMEOUT = 600.0
 RATE_WINDOW_SECONDS = 30.0
 """The copy rate is the average over this time."""
 PROPAGATION_SECONDS = 10.0
@@ -31,31 +26,6 @@ PROPAGATION_SECONDS = 10.0
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _PAUSE_GROWTH = 1.5
-_MAX_GROWTH_STEPS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionOptions:
-    """Limits and timeouts of a run.
-
-    max_batch_partitions, max_batch_bytes
-        Size of a batch; None: no limit.
-    throttle
-        Bytes per second that each broker may send and receive for new replicas; None: no limit.
-    stall_timeout
-        Seconds without progress after which the run ends.
-    take_over
-        Take over, or remove, the throttle of an earlier run, which was killed.
-    allow_foreign
-        Run beside foreign reassignments, and replace those of the plan's own partitions.
-    """
-
-    max_batch_partitions: int | None = DEFAULT_BATCH_PARTITIONS
-    max_batch_bytes: int | None = None
-    throttle: int | None = None
-    stall_timeout: float = DEFAULT_STALL_TIMEOUT
-    take_over: bool = False
-    allow_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,69 +37,68 @@ class Clock:
 
     def pauses(self) -> Iterator[float]:
         """Yield the pauses between status requests: short at first, since many moves are quick."""
-        return (
-            min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * _PAUSE_GROWTH**step)
-            for step in (min(each, _MAX_GROWTH_STEPS) for each in count())
-        )
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            yield pause
+            pause = min(_LONGEST_PAUSE_SECONDS, pause * _PAUSE_GROWTH)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The partitions of a batch by what a cluster state shows of them.
+class PartitionState(Enum):
+    """The state of a partition with regard to a move."""
 
-    completed
-        Reassigned.
-    copying
-        In progress.
-    stalled
-        In progress, but waiting for the brokers named, which are down.
-    diverged
-        Not in progress and not completed. Directly after a request, the broker that responded may
-        not know of it yet; later, the reassignment was cancelled by another client.
-    failed
-        Will not complete, with the reason.
+    NOT_STARTED = "not started"
+    """The replicas are as before the move; no reassignment is in progress."""
+    IN_PROGRESS = "in progress"
+    """A reassignment to the move's target is in progress."""
+    COMPLETED = "completed"
+    """The replicas are as after the move; no reassignment is in progress."""
+    OTHER_TARGET = "other target"
+    """A reassignment to another target is in progress."""
+    UNEXPECTED = "unexpected"
+    """The replicas are neither as before nor as after; no reassignment is in progress."""
+    DELETED = "deleted"
+    """The partition does not exist."""
+
+
+def partition_state(move: Move, state: ClusterState) -> PartitionState:
+    """Return the state of a move's partition; ``state`` must contain its topic if it exists."""
+    replicas = state.view.replicas.get(move.partition)
+    if replicas is None:
+        return PartitionState.DELETED
+    reassignment = state.reassignments.get(move.partition)
+    if reassignment is not None:
+        if leads_to(reassignment, move.after):
+            return PartitionState.IN_PROGRESS
+        return PartitionState.OTHER_TARGET
+    if replicas == move.after:
+        return PartitionState.COMPLETED
+    return PartitionState.NOT_STARTED if replicas == move.before else PartitionState.UNEXPECTED
+
+
+def partition_states(
+    moves: Iterable[Move], state: ClusterState
+) -> dict[TopicPartition, PartitionState]:
+    """Return the state of each move's partition, see `partition_state`."""
+    return {move.partition: partition_state(move, state) for move in moves}
+
+
+def leads_to(reassignment: Reassignment, replicas: tuple[int, ...]) -> bool:
+    """Return whether a reassignment will complete with these replicas.
+
+    A reassignment whose target was replaced may both add and remove a broker. Kafka (4.3) never
+    completes it.
     """
-
-    completed: frozenset[TopicPartition]
-    copying: frozenset[TopicPartition]
-    stalled: Mapping[TopicPartition, tuple[int, ...]]
-    diverged: frozenset[TopicPartition]
-    failed: Mapping[TopicPartition, str]
-
-    @classmethod
-    def of(cls, moves: Iterable[Move], state: ClusterState) -> Observation:
-        """Return the observation; ``state`` must contain the topics and their reassignments."""
-        live = state.view.racks()
-        completed, copying, diverged = set(), set(), set()
-        stalled: dict[TopicPartition, tuple[int, ...]] = {}
-        failed: dict[TopicPartition, str] = {}
-        for move in moves:
-            tp = move.partition
-            match partition_state(move, state):
-                case PartitionState.COMPLETED:
-                    completed.add(tp)
-                case PartitionState.IN_PROGRESS:
-                    if brokers := missing_brokers(move, state, live):
-                        stalled[tp] = brokers
-                    else:
-                        copying.add(tp)
-                case PartitionState.DELETED:
-                    failed[tp] = "the topic was deleted"
-                case PartitionState.DIVERTED:
-                    target = format_brokers(state.reassignments[tp].target)
-                    failed[tp] = f"another client reassigned it to {target}"
-                case PartitionState.PENDING | PartitionState.UNEXPECTED:
-                    diverged.add(tp)
-        return cls(frozenset(completed), frozenset(copying), stalled, frozenset(diverged), failed)
+    return reassignment.target == replicas and not (
+        set(reassignment.adding) & set(reassignment.removing)
+    )
 
 
-def missing_brokers(
-    move: Move, state: ClusterState, live: Mapping[int, str | None]
-) -> tuple[int, ...]:
+def missing_brokers(move: Move, state: ClusterState) -> tuple[int, ...]:
     """Return the brokers that are down and that a move cannot proceed without.
 
     Those that have to copy and, if the partition has no leader, those to copy from.
     """
+    live = state.view.racks()
     missing = [broker for broker in move.adding if broker not in live]
     if state.view.leader(move.partition) is None:
         missing += [b for b in move.before if b not in live and b not in missing]
@@ -209,7 +178,7 @@ class ProgressMeter:
 
 @dataclass(slots=True)
 class StallDetector:
-    """Detects that a run makes no progress, and that partitions stay diverged.
+    """Detects that a run makes no progress, and that reassignments were cancelled.
 
     ``last_progress`` is the time of the last progress; all times are seconds of one clock.
     """
@@ -217,7 +186,7 @@ class StallDetector:
     stall_timeout: float
     last_progress: float
     _best: tuple[int, int] = (-1, -1)
-    _diverged_since: dict[TopicPartition, float] = field(default_factory=dict)
+    _idle_since: dict[TopicPartition, float] = field(default_factory=dict)
 
     def update(self, now: float, progress: Progress) -> None:
         """Record the progress at that time."""
@@ -229,12 +198,14 @@ class StallDetector:
         """Return whether there was no progress for ``stall_timeout`` seconds."""
         return now - self.last_progress >= self.stall_timeout
 
-    def lasting(self, now: float, diverged: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return those that have been diverged for PROPAGATION_SECONDS without a break."""
-        self._diverged_since = {tp: self._diverged_since.get(tp, now) for tp in diverged}
-        return {
-            tp for tp, since in self._diverged_since.items() if now - since >= PROPAGATION_SECONDS
-        }
+    def cancelled(self, now: float, idle: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that have been ``idle`` for PROPAGATION_SECONDS without a break.
+
+        ``idle`` are requested, and neither in progress nor completed. Directly after the request,
+        the broker that responded may not know of it yet.
+        """
+        self._idle_since = {tp: self._idle_since.get(tp, now) for tp in idle}
+        return {tp for tp, since in self._idle_since.items() if now - since >= PROPAGATION_SECONDS}
 
 
 # ---- Events and the result of carrying out a plan.
@@ -253,6 +224,43 @@ class Started:
     completed: int
     batches: int
     bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSet:
+    """Copying is throttled to ``rate`` bytes per second and broker, in each direction."""
+
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleShared:
+    """Copying is throttled to ``rate``, which another run has set and which was not changed."""
+
+    rate: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerThrottleFound:
+    """A broker has replication throttle rates of its own, which stay in force there."""
+
+    broker: int
+    leader_rate: int | None
+    follower_rate: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleRemoved:
+    """The throttle was removed; ``leftover``: it was that of an earlier run."""
+
+    leftover: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleNotRemoved:
+    """The throttle could not be removed."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +330,11 @@ class LeftInProgress:
 
 Event = (
     Started
-    | ThrottleEvent
+    | ThrottleSet
+    | ThrottleShared
+    | BrokerThrottleFound
+    | ThrottleRemoved
+    | ThrottleNotRemoved
     | BatchStarted
     | Progressed
     | PartitionFailed

@@ -1,33 +1,17 @@
-"""Run a plan: check it against the cluster, find what is left of it, and execute it.
-
-Between the two steps, :func:`prepare_run` and :func:`execute_plan`, a command shows the change and
-asks for confirmation.
-"""
+"""Check a plan against the cluster before its run, and find what is left of it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
-from placement_core.leaders import Locality
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_replica_sizes
-from rackward.reassignment.cluster import (
-    PartitionState,
-    ReassignableCluster,
-    ReassignmentStatus,
-    partition_state,
-)
-from rackward.reassignment.executor import Executor
-from rackward.reassignment.plan import BatchLimits, Plan, PlanFileError, PlannedChange, RackSource
-from rackward.reassignment.progress import (
-    DEFAULT_BATCH_PARTITIONS,
-    Clock,
-    EventHandler,
-    ExecutionOptions,
-    ExecutionResult,
-)
+from rackward.reassignment.executor import ExecutionOptions, LiveCluster
+from rackward.reassignment.plan import Plan, PlanFileError, PlannedChange, RackSource
+from rackward.reassignment.progress import PartitionState, partition_state, partition_states
 from rackward.reassignment.throttle import ThrottleSettings
 from rackward.units import format_brokers, format_bytes, format_count, format_list
 
@@ -41,29 +25,8 @@ class ThrottleOwnedError(RackwardError):
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutionRequest:
-    """Moves to execute.
-
-    ``view`` is the whole cluster now. ``sizes`` are bytes per partition on its leader, as far as
-    known.
-    """
-
-    moves: tuple[Move, ...]
-    view: ClusterView
-    limits: BatchLimits
-    sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
-    localities: tuple[Locality, ...] = ()
-
-    @classmethod
-    def of_plan(cls, plan: Plan, view: ClusterView, overrides: BatchLimits) -> ExecutionRequest:
-        """Return the request to execute a plan, with limits from the command line."""
-        limits = plan.limits.with_overrides(overrides)
-        return cls(plan.moves, view, limits, plan.sizes, plan.localities)
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """The part of a request that is not completed, and the number of partitions by state.
+    """The part of a change that is not completed, and the number of partitions by state.
 
     ``throttle`` is what is set in the cluster, if replicas are to be copied.
     """
@@ -75,72 +38,47 @@ class PreparedRun:
 
 
 def prepare_run(
-    request: ExecutionRequest,
-    cluster: ReassignableCluster,
+    change: PlannedChange,
+    cluster: LiveCluster,
     check: Callable[[ClusterState], None],
-    *,
-    allow_foreign: bool = False,
-    take_over: bool = False,
+    options: ExecutionOptions,
 ) -> PreparedRun:
-    """Read the status of a request's partitions.
+    """Read the state of a change's partitions.
 
-    ``check`` raises an error if the request does not fit the state of its topics. Raises that
+    ``check`` raises an error if the change does not fit the state of its topics. Raises that
     error, ForeignReassignmentError unless ``allow_foreign``, ThrottleOwnedError unless
-    ``allow_foreign`` or ``take_over``, and AdminError.
+    ``allow_foreign`` or ``adopt_throttle``, and AdminError.
     """
-    topics = sorted({move.partition.topic for move in request.moves})
+    topics = sorted({move.partition.topic for move in change.moves})
     state, reassignments = cluster.describe(topics)
     check(state)
-    status = ReassignmentStatus.of(request.moves, state, reassignments)
-    if not allow_foreign:
-        ensure_no_foreign_reassignments(status)
+    states = partition_states(change.moves, state)
+    count = Counter(states.values())
+    if not options.allow_foreign:
+        _check_no_foreign_reassignments(
+            tp for tp in reassignments if states.get(tp) is not PartitionState.IN_PROGRESS
+        )
     left = tuple(
-        move
-        for move in request.moves
-        if status.states[move.partition] is not PartitionState.COMPLETED
+        move for move in change.moves if states[move.partition] is not PartitionState.COMPLETED
     )
     throttle = ThrottleSettings()
     if any(move.adding for move in left):
         throttle = cluster.throttle.read_all()
-        if not (allow_foreign or take_over):
-            ensure_no_throttle_of_a_run(throttle, status)
+        if not (options.allow_foreign or options.adopt_throttle):
+            _check_no_throttle_of_a_run(throttle, count[PartitionState.IN_PROGRESS])
     # Moves in progress are part of the change: the view shows them as not started.
     before = {move.partition: move.before for move in left}
-    view = replace(request.view, replicas={**request.view.replicas, **before})
+    view = replace(change.view, replicas={**change.view.replicas, **before})
     return PreparedRun(
-        PlannedChange(view, left, request.sizes, request.limits.throttle, request.localities),
-        completed=status.count(PartitionState.COMPLETED),
-        in_progress=status.count(PartitionState.IN_PROGRESS),
+        replace(change, view=view, moves=left),
+        completed=count[PartitionState.COMPLETED],
+        in_progress=count[PartitionState.IN_PROGRESS],
         throttle=throttle,
     )
 
 
-def execute_plan(
-    request: ExecutionRequest,
-    cluster: ReassignableCluster,
-    emit: EventHandler,
-    *,
-    stall_timeout: float,
-    allow_foreign: bool = False,
-    take_over: bool = False,
-    default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
-    clock: Clock | None = None,
-) -> ExecutionResult:
-    """Execute all moves of a request. Raises AdminError; see :class:`Executor`."""
-    options = ExecutionOptions(
-        max_batch_partitions=request.limits.partitions or default_batch_partitions,
-        max_batch_bytes=request.limits.bytes,
-        throttle=request.limits.throttle,
-        stall_timeout=stall_timeout,
-        allow_foreign=allow_foreign,
-        take_over=take_over,
-    )
-    return Executor(request.moves, request.sizes, cluster, options, emit, clock).run()
-
-
-def ensure_no_foreign_reassignments(status: ReassignmentStatus) -> None:
-    """Raise ForeignReassignmentError if reassignments that are not the plan's are in progress."""
-    foreign = [f"{topic}-{number}" for topic, number in sorted(status.foreign)]
+def _check_no_foreign_reassignments(partitions: Iterable[TopicPartition]) -> None:
+    foreign = [f"{topic}-{number}" for topic, number in sorted(partitions)]
     if foreign:
         raise ForeignReassignmentError(
             f"{format_count(len(foreign), 'reassignment')} not of this plan "
@@ -149,7 +87,7 @@ def ensure_no_foreign_reassignments(status: ReassignmentStatus) -> None:
         )
 
 
-def ensure_no_throttle_of_a_run(throttle: ThrottleSettings, status: ReassignmentStatus) -> None:
+def _check_no_throttle_of_a_run(throttle: ThrottleSettings, in_progress: int) -> None:
     """Raise ThrottleOwnedError if a run of rackward has set a throttle.
 
     The cluster does not tell a run that goes on from one that was killed.
@@ -158,11 +96,11 @@ def ensure_no_throttle_of_a_run(throttle: ThrottleSettings, status: Reassignment
         return
     rates = {marker.rate for marker in throttle.default.markers}
     shown = ", ".join(f"{format_bytes(rate)}/s" for rate in sorted(rates))
-    count = format_count(status.count(PartitionState.IN_PROGRESS), "partition")
     raise ThrottleOwnedError(
-        f"another run of rackward has set a throttle of {shown} ({count} of this plan in "
-        "progress): wait for it, or run beside it with --additional. If it was killed, take its "
-        "throttle over with --take-over, or remove it with rackward placement throttle --lift"
+        f"another run of rackward has set a throttle of {shown} "
+        f"({format_count(in_progress, 'partition')} of this plan in progress): wait for it, or run "
+        "beside it with --additional. If it was killed, adopt its throttle with --adopt-throttle, "
+        "or remove it with rackward placement throttle --remove"
     )
 
 
@@ -187,8 +125,7 @@ def moves_to_target(
                 f"cluster has {format_brokers(live)}"
             )
         reassignment = state.reassignments.get(tp)
-        adding = reassignment.adding if reassignment is not None else ()
-        moves.append(Move(tp, tuple(b for b in replicas if b not in adding), after))
+        moves.append(Move(tp, reassignment.original if reassignment else replicas, after))
     return tuple(moves)
 
 
@@ -235,19 +172,19 @@ class StalePlanError(RackwardError):
 
 
 def check_preconditions(
-    source: str, plan: Plan, state: ClusterState, *, allow_diverted: bool = False
+    source: str, plan: Plan, state: ClusterState, *, allow_other_target: bool = False
 ) -> None:
     """Raise StalePlanError, which names ``source`` and the change, if the plan is stale.
 
     ``state`` must contain the topics of the plan and their reassignments in progress. With
-    ``allow_diverted``, partitions that are being reassigned to another target do not count.
+    ``allow_other_target``, partitions that are being reassigned to another target do not count.
     """
     if plan.cluster_id and state.cluster_id and plan.cluster_id != state.cluster_id:
         raise StalePlanError(
             f"{source} was made for the cluster {plan.cluster_id}, and this is "
             f"{state.cluster_id}: check --bootstrap-server"
         )
-    changes = tuple(_changes(plan, state, allow_diverted))
+    changes = tuple(_changes(plan, state, allow_other_target))
     if changes:
         more = len(changes) - 1
         raise StalePlanError(
@@ -258,7 +195,7 @@ def check_preconditions(
         )
 
 
-def _changes(plan: Plan, state: ClusterState, allow_diverted: bool) -> Iterator[str]:
+def _changes(plan: Plan, state: ClusterState, allow_other_target: bool) -> Iterator[str]:
     deleted = set()
     for topic, planned_id in plan.topic_ids.items():
         if topic not in state.topic_ids:
@@ -273,11 +210,11 @@ def _changes(plan: Plan, state: ClusterState, allow_diverted: bool) -> Iterator[
             continue
         name = f"{move.partition.topic}-{move.partition.partition}"
         match partition_state(move, state):
-            case PartitionState.PENDING:
+            case PartitionState.NOT_STARTED:
                 receiving.update(move.after)
-            case PartitionState.DIVERTED if allow_diverted:
+            case PartitionState.OTHER_TARGET if allow_other_target:
                 receiving.update(move.after)
-            case PartitionState.DIVERTED:
+            case PartitionState.OTHER_TARGET:
                 target = state.reassignments[move.partition].target
                 yield f"{name} is being reassigned to {format_brokers(target)}"
             case PartitionState.DELETED:

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
@@ -54,10 +54,16 @@ from rackward.kafka.errors import (
     UnreachableError,
 )
 from rackward.kafka.metadata import ClusterState, read_state
+from rackward.reassignment.progress import (
+    BrokerThrottleFound,
+    Clock,
+    EventHandler,
+    ThrottleNotRemoved,
+    ThrottleRemoved,
+    ThrottleSet,
+    ThrottleShared,
+)
 from rackward.units import Deadline, format_brokers, format_bytes, format_count, format_list
-
-if TYPE_CHECKING:
-    from rackward.reassignment.progress import Clock
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -82,8 +88,7 @@ Lists = Mapping[str, Mapping[str, str]]
 """Topic to key to list of replicas, as configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     """Bytes per second that a broker sends (``leader``) and receives (``follower``) for listed
     replicas; None: not set."""
 
@@ -98,6 +103,9 @@ class Rates:
         return ", ".join(shown) or "no rate"
 
 
+NO_RATES = Rates()
+
+
 @dataclass(frozen=True, slots=True)
 class ThrottleMarker:
     """The rate that a run has set, and the rates that were set before."""
@@ -108,7 +116,7 @@ class ThrottleMarker:
     @property
     def key(self) -> str:
         """The marker's configuration key."""
-        before = ("none" if rate is None else rate for rate in _pair(self.before))
+        before = ("none" if rate is None else rate for rate in self.before)
         return ".".join(map(str, ("rackward.throttle", self.rate, "before", *before)))
 
     @classmethod
@@ -126,7 +134,7 @@ class ThrottleMarker:
 class BrokerThrottle:
     """The default rates of all brokers, and the markers: one, unless several runs collided."""
 
-    rates: Rates = field(default_factory=Rates)
+    rates: Rates = NO_RATES
     markers: tuple[ThrottleMarker, ...] = ()
 
     @classmethod
@@ -150,7 +158,7 @@ class BrokerThrottle:
         if not self.markers:
             return []
         set_by_runs = {marker.rate for marker in self.markers}
-        rates = zip(RATES, _pair(self.rates), _pair(self.markers[0].before), strict=True)
+        rates = zip(RATES, self.rates, self.markers[0].before, strict=True)
         return [
             *(ConfigChange(marker.key, ConfigOp.DELETE) for marker in self.markers),
             *(
@@ -161,10 +169,6 @@ class BrokerThrottle:
                 if rate in set_by_runs
             ),
         ]
-
-
-def _pair(rates: Rates) -> tuple[int | None, int | None]:
-    return rates.leader, rates.follower
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,7 @@ class ThrottleSettings:
     @property
     def text(self) -> str:
         """The rates, the replicas and who has set them, as a clause."""
-        rates = [] if self.default.rates == Rates() else [str(self.default.rates)]
+        rates = [] if self.default.rates == NO_RATES else [str(self.default.rates)]
         by_rate: dict[Rates, list[int]] = {}
         for broker, each in sorted(self.overrides.items()):
             by_rate.setdefault(each, []).append(broker)
@@ -331,7 +335,7 @@ class ReplicationThrottle:
                 overrides[broker] = BrokerThrottle.parse(own).rates
         return overrides
 
-    def lift(self, settings: ThrottleSettings) -> None:
+    def remove_all(self, settings: ThrottleSettings) -> None:
         """Delete all of ``settings``, whichever tool made them."""
         self._alter_topics(
             _REMOVING,
@@ -485,48 +489,6 @@ class ReplicationThrottle:
 # ---- A throttle for the duration of a run, removed however the run ends.
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleSet:
-    """Copying is throttled to ``rate`` bytes per second and broker, in each direction."""
-
-    rate: int
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleShared:
-    """Copying is throttled to ``rate``, which another run has set and which was not changed."""
-
-    rate: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerThrottleFound:
-    """A broker has replication throttle rates of its own, which stay in force there."""
-
-    broker: int
-    leader_rate: int | None
-    follower_rate: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleRemoved:
-    """The throttle was removed; ``leftover``: it was that of an earlier run."""
-
-    leftover: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleNotRemoved:
-    """The throttle could not be removed."""
-
-    reason: str
-
-
-ThrottleEvent = (
-    ThrottleSet | ThrottleShared | BrokerThrottleFound | ThrottleRemoved | ThrottleNotRemoved
-)
-
-
 @contextmanager
 def throttled(
     throttle: ReplicationThrottle,
@@ -534,28 +496,28 @@ def throttled(
     state: ClusterState,
     reassigning: Collection[TopicPartition],
     others: Callable[[], Collection[TopicPartition]],
-    emit: Callable[[ThrottleEvent], None],
+    emit: EventHandler,
     clock: Clock,
     *,
-    take_over: bool = False,
+    adopt: bool = False,
 ) -> Iterator[None]:
     """Throttle replication to ``rate`` for the ``with`` block; None: this run needs no throttle.
 
-    If another run has set a throttle, its rate applies. With ``take_over`` that run was killed:
-    its throttle is taken over, or removed if ``rate`` is None. ``reassigning`` are all partitions
+    If another run has set a throttle, its rate applies. With ``adopt`` that run was killed:
+    its throttle is adopted, or removed if ``rate`` is None. ``reassigning`` are all partitions
     that are being reassigned; ``others`` returns those of other runs, whose entries stay.
     The throttle is removed at the end of the block, also after an exception. A failure to remove
     it is emitted, not raised.
     """
     found = throttle.read().markers
     if rate is None:
-        if found and take_over and throttle.remove(others()):
+        if found and adopt and throttle.remove(others()):
             emit(ThrottleRemoved(leftover=True))
         yield
         return
     may_be_set = True
     try:
-        if found and not take_over:
+        if found and not adopt:
             emit(ThrottleShared(found[0].rate))
         else:
             if found:
@@ -582,7 +544,7 @@ def throttled(
 def remove_throttle(
     throttle: ReplicationThrottle,
     others: Callable[[], Collection[TopicPartition]],
-    emit: Callable[[ThrottleEvent], None],
+    emit: EventHandler,
     clock: Clock,
 ) -> None:
     """Remove the throttle, retrying for a while; emit the result instead of raising AdminError.

@@ -115,7 +115,8 @@ def throttle_findings(settings: ThrottleSettings, *, reassigning: bool) -> tuple
     if not settings.in_force:
         return ()
     message = (
-        f"replication is throttled: {settings.text}: rackward placement throttle --lift removes it"
+        f"replication is throttled: {settings.text}: to remove it: rackward placement throttle "
+        "--remove"
     )
     severity = Severity.NOTICE if reassigning else Severity.WARNING
     return (Finding(severity, Kind.THROTTLE, "cluster", message),)
@@ -123,10 +124,7 @@ def throttle_findings(settings: ThrottleSettings, *, reassigning: bool) -> tuple
 
 def without_adding_replicas(state: ClusterState, view: ClusterView) -> ClusterView:
     """Return ``view`` without the replicas that reassignments in progress are adding."""
-    present = {
-        tp: tuple(broker for broker in each.replicas if broker not in each.adding)
-        for tp, each in state.reassignments.items()
-    }
+    present = {tp: each.original for tp, each in state.reassignments.items()}
     return replace(view, replicas={**view.replicas, **present})
 
 

@@ -27,7 +27,7 @@ from rackward.kafka import (
     UnreachableError,
 )
 from rackward.kafka.configs import ConfigChange, ConfigOp
-from rackward.reassignment import Clock
+from rackward.reassignment import Clock, LiveCluster
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline
 
@@ -180,8 +180,8 @@ class SimulatedPartition:
         return tuple(b for b in self.replicas if self.bytes.get(b, 0) >= self.size)
 
 
-class SimulatedCluster:
-    """Implements ReassignableCluster.
+class SimulatedCluster(LiveCluster):
+    """A LiveCluster without a connection.
 
     ``at`` maps seconds to actions at that time. ``refuses`` maps partitions to the reason why
     the controller refuses to reassign them. ``requests`` holds the targets of each request.

@@ -45,7 +45,7 @@ read from leaders. Partitions that are not read in their member's rack are liste
 
 "At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
 figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
-and weights are not known to this command; see docs/operating.md.
+and weights are not known to this command; see docs/audit.md.
 
 The group's leader is named if it is a process of rackward lead, whose members are not counted:
 they read nothing. Brokers do not tell which one of the other members leads.

@@ -20,10 +20,15 @@ from rackward.cli.placement.apply import (
 )
 from rackward.groups.readers import assigned_by_rackward, find_groups
 from rackward.kafka import AdminConnection, ClusterState, read_state
-from rackward.reassignment import LiveCluster, Plan, PlanKind, check_preconditions
+from rackward.reassignment import (
+    ExecutionOptions,
+    LiveCluster,
+    Plan,
+    PlanKind,
+    check_preconditions,
+)
+from rackward.reassignment.executor import DEFAULT_STALL_TIMEOUT
 from rackward.reassignment.plan import display_name, load_plan
-from rackward.reassignment.progress import DEFAULT_LEADER_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
-from rackward.reassignment.run_plan import ExecutionRequest
 
 EPILOG = f"""
 \b
@@ -86,16 +91,15 @@ def run_leaders_plan(
 
     with cluster.connect() as admin:
         view = read_state(admin, reassignments=False).view
-        limits = parse_batch_limits(None, batch_count, None)
+        limits = loaded.limits.with_overrides(parse_batch_limits(None, batch_count, None))
         run_plan(
             command,
-            ExecutionRequest.of_plan(loaded, view, limits),
+            loaded.change(view, limits.throttle),
             LiveCluster(admin),
             run_options,
             check,
+            ExecutionOptions(limits, stall_timeout),
             source=path,
-            stall_timeout=stall_timeout,
-            default_batch_partitions=DEFAULT_LEADER_BATCH_PARTITIONS,
         )
         if not run_options.dry_run and not run_options.as_json:
             for group in _following_groups(admin, loaded, view.racks()):

@@ -11,7 +11,7 @@ from rackward.cli.placement.apply import (
     PlanArgument,
     StallTimeout,
 )
-from rackward.reassignment.progress import DEFAULT_STALL_TIMEOUT
+from rackward.reassignment.executor import DEFAULT_STALL_TIMEOUT
 
 EPILOG = f"""
 \b

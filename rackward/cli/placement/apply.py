@@ -15,16 +15,18 @@ from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
 from rackward.cli.render.plan import change_json, show_change
 from rackward.cli.render.progress import progress_reporter
 from rackward.kafka import AdminError, ClusterState, read_state
-from rackward.reassignment import ExecutionResult, LiveCluster, PlanKind, check_preconditions
-from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
-from rackward.reassignment.progress import DEFAULT_BATCH_PARTITIONS, DEFAULT_STALL_TIMEOUT
-from rackward.reassignment.run_plan import (
-    ExecutionRequest,
-    execute_plan,
-    moves_to_target,
-    prepare_run,
-    read_leader_sizes,
+from rackward.reassignment import (
+    ExecutionOptions,
+    ExecutionResult,
+    Executor,
+    LiveCluster,
+    PlanKind,
+    PlannedChange,
+    check_preconditions,
 )
+from rackward.reassignment.executor import DEFAULT_STALL_TIMEOUT
+from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
+from rackward.reassignment.run_plan import moves_to_target, prepare_run, read_leader_sizes
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import format_brokers, format_count
 
@@ -62,12 +64,12 @@ Additional = Annotated[
         "partitions.",
     ),
 ]
-TakeOver = Annotated[
+AdoptThrottle = Annotated[
     bool,
     typer.Option(
-        "--take-over",
-        help="Resume after a run that was killed: take over the throttle that it has set, or "
-        "remove it. Not while that run goes on.",
+        "--adopt-throttle",
+        help="Resume after a run that was killed: adopt the throttle that it has set, or remove "
+        "it. Not while that run goes on.",
     ),
 ]
 
@@ -97,26 +99,21 @@ def check_one_source(plan: str | None, reassignment_file: str | None) -> None:
 
 def run_plan(
     command: str,
-    request: ExecutionRequest,
+    whole: PlannedChange,
     cluster: LiveCluster,
     options: RunOptions,
     check: Callable[[ClusterState], None],
+    execution: ExecutionOptions,
     *,
     source: str,
-    stall_timeout: float,
-    allow_foreign: bool = False,
-    take_over: bool = False,
-    default_batch_partitions: int = DEFAULT_BATCH_PARTITIONS,
 ) -> None:
-    """Check a request, show it, ask for confirmation, execute it and report the result.
+    """Check a change, show what is left, ask for confirmation, execute it, report the result.
 
     ``source`` are the arguments of the command line that name the plan. ``check`` raises an error
     if the plan does not fit the state of its topics. Raises RackwardError, and typer.Exit(1) if
     the result differs from the plan.
     """
-    prepared = prepare_run(
-        request, cluster, check, allow_foreign=allow_foreign, take_over=take_over
-    )
+    prepared = prepare_run(whole, cluster, check, execution)
     console = table_console(options.as_json)
     change = prepared.change
     if change.moves:
@@ -141,22 +138,14 @@ def run_plan(
     if change.moves:
         confirm(f"Change {format_count(len(change.moves), 'partition')}?", options.yes)
     with progress_reporter(command, console, source, options.as_json) as emit:
-        result = execute_plan(
-            request,
-            cluster,
-            emit,
-            stall_timeout=stall_timeout,
-            allow_foreign=allow_foreign,
-            take_over=take_over,
-            default_batch_partitions=default_batch_partitions,
-        )
+        result = Executor(whole.moves, whole.sizes, cluster, execution, emit).run()
     print_result(command, result, console, options.as_json, "as planned", cluster.throttle)
 
 
 def _print_throttle(in_force: str, console: Console) -> None:
     console.print(
         f"Replication throttle in force: {in_force}. To remove it: rackward placement "
-        "throttle --lift",
+        "throttle --remove",
         style="yellow",
         soft_wrap=True,
         markup=False,
@@ -241,7 +230,7 @@ Examples:
 
 {APPLY_STATUSES} Ctrl-C removes the throttle. The cluster continues what it is copying: apply the
 plan again to resume, or cancel it with placement cancel. After a kill -9 the throttle is still set,
-and apply needs --take-over.
+and apply needs --adopt-throttle.
 
 {APPLY_JSON}"""
 COMMAND = "placement apply"
@@ -255,7 +244,7 @@ def apply(
     batch_bytes: options.BatchBytes = None,
     stall_timeout: StallTimeout = DEFAULT_STALL_TIMEOUT,
     additional: Additional = False,
-    take_over: TakeOver = False,
+    adopt_throttle: AdoptThrottle = False,
     every_partition: options.EveryPartition = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -268,7 +257,7 @@ def apply(
 
     The plan is rejected if the cluster has changed since it was made. An interrupted run is
     resumed, also from another machine. The throttle is always removed at the end; after a kill,
-    apply --take-over, cancel or throttle --lift removes it.
+    apply --adopt-throttle, cancel or throttle --remove removes it.
     """
     check_one_source(plan, reassignment_json_file)
     require_confirmation(yes, dry_run, plan or reassignment_json_file)
@@ -280,27 +269,27 @@ def apply(
 
     def check(state: ClusterState) -> None:
         if plan is not None and loaded is not None:
-            check_preconditions(display_name(plan), loaded, state, allow_diverted=additional)
+            check_preconditions(display_name(plan), loaded, state, allow_other_target=additional)
 
     with cluster.connect() as admin:
         if plan is not None and loaded is not None:
             source = plan
             view = read_state(admin, reassignments=False).view
-            request = ExecutionRequest.of_plan(loaded, view, overrides)
+            limits = loaded.limits.with_overrides(overrides)
+            change = loaded.change(view, limits.throttle)
         else:
             source = f"--reassignment-json-file {reassignment_json_file}"
             state = read_state(admin)
             moves = moves_to_target(display_name(str(reassignment_json_file)), target, state)
             sizes = read_leader_sizes(admin, state.view, moves)
-            request = ExecutionRequest(moves, state.view, overrides, sizes)
+            limits = overrides
+            change = PlannedChange(state.view, moves, sizes, limits.throttle)
         run_plan(
             COMMAND,
-            request,
+            change,
             LiveCluster(admin),
             run_options,
             check,
+            ExecutionOptions(limits, stall_timeout, adopt_throttle, additional),
             source=source,
-            stall_timeout=stall_timeout,
-            allow_foreign=additional,
-            take_over=take_over,
         )

@@ -135,7 +135,7 @@ def _show(
     throttled: bool,
 ) -> None:
     if not cancellation.moves:
-        console.print("No such reassignment is in progress.")
+        console.print("No reassignment is in progress.")
     else:
         count = format_count(len(cancellation.in_progress), "reassignment")
         console.print(f"{count} to cancel.", style="bold")

@@ -90,10 +90,10 @@ def plan(
     ] = None,
     placement_properties: options.PlacementProperties = None,
     seed: options.Seed = None,
-    anew: Annotated[
+    from_scratch: Annotated[
         bool,
         typer.Option(
-            "--anew",
+            "--from-scratch",
             help="With --placement: place all replicas as if the topics were new, however many "
             "copies that takes.",
         ),
@@ -127,7 +127,7 @@ def plan(
         rack_locator_properties=rack_locator_properties,
     )
     check_output(output, format, as_json)
-    _check_options(placement, placement_properties, seed, anew, even)
+    _check_options(placement, placement_properties, seed, from_scratch, even)
     drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
     limits = parse_batch_limits(throttle, batch_count, batch_bytes)
     with (
@@ -144,7 +144,7 @@ def plan(
             ignore_racks=ignore_racks,
             placer=None if placement is None else placing.placer,
             fallback=placing.fallback,
-            anew=anew,
+            from_scratch=from_scratch,
         )
         check_request(request, state)
         view = planning_view(state, placing.locator)
@@ -166,7 +166,7 @@ def plan(
             "even": even,
             "placement": placement,
             "seed": placing.seed if placement is not None else None,
-            "anew": anew,
+            "from_scratch": from_scratch,
         },
         rack_source=rack_source(rack_locator, ignore_racks=ignore_racks),
         sizes=sizes,
@@ -208,12 +208,12 @@ def _topics_to_change(
 
 
 def _check_options(
-    placement: str | None, properties: str | None, seed: int | None, anew: bool, even: bool
+    placement: str | None, properties: str | None, seed: int | None, from_scratch: bool, even: bool
 ) -> None:
     for option, given in (
         ("--placement-properties", properties is not None),
         ("--seed", seed is not None),
-        ("--anew", anew),
+        ("--from-scratch", from_scratch),
     ):
         if given and placement is None:
             raise InvalidOptionError(f"{option} needs --placement: give a placement strategy")

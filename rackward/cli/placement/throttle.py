@@ -21,7 +21,7 @@ EPILOG = """
 \b
 Examples:
   rackward placement throttle
-  rackward placement throttle --lift
+  rackward placement throttle --remove
 
 Shown are the settings that throttle replication, whichever tool has made them: the rates of all
 brokers and of single ones, and the topics whose replicas are listed. A run of rackward (placement
@@ -31,7 +31,7 @@ next batch.
 Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
 
 \b
-JSON: {schema_version: 1, command, in_force: text or null, lifted,
+JSON: {schema_version: 1, command, in_force: text or null, removed,
  of_rackward: [rate], leader_rate, follower_rate,
  brokers: [{id, leader_rate, follower_rate}],
  topics: [{name, leader_replicas, follower_replicas}],
@@ -43,10 +43,10 @@ COMMAND = "placement throttle"
 
 
 def throttle(
-    lift: Annotated[
+    remove: Annotated[
         bool,
         typer.Option(
-            "--lift",
+            "--remove",
             help="Delete all settings that throttle replication, whichever tool has made them.",
         ),
     ] = False,
@@ -57,8 +57,8 @@ def throttle(
     command_config: options.CommandConfig = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Show the replication throttle that is in force, and lift it."""
-    if lift:
+    """Show the replication throttle that is in force, or remove it."""
+    if remove:
         require_confirmation(yes, dry_run, None)
     console = table_console(as_json)
     with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
@@ -77,13 +77,13 @@ def throttle(
             console.print(
                 f"Not known: {settings.not_read}.", style="yellow", soft_wrap=True, markup=False
             )
-        lifted = lift and settings.in_force and not dry_run
-        if lifted:
+        removed = remove and settings.in_force and not dry_run
+        if removed:
             confirm("Remove it?", yes)
-            throttle.lift(settings)
+            throttle.remove_all(settings)
             console.print("Removed.", style="green")
     if as_json:
-        print_json(COMMAND, {"lifted": lifted, **_settings_json(settings)})
+        print_json(COMMAND, {"removed": removed, **_settings_json(settings)})
 
 
 def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:

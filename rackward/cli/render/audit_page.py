@@ -59,7 +59,7 @@ def render_page(
     report: AuditReport, currency: Currency, prices: PriceTable, generated_at: datetime
 ) -> str:
     """Return the HTML document; ``generated_at`` is in UTC."""
-    style = (files("rack_traffic.report") / "templates" / "page.css").read_text() + _STYLE
+    style = (files("rack_traffic.report") / "templates" / "style.css").read_text() + _STYLE
     body = [
         f'<header class="top"><h1>{TITLE}</h1><p class="meta">{_text(headline(report))} &middot; '
         f"{time_text(generated_at)} UTC</p></header>",

@@ -130,7 +130,7 @@ def show_change(change: PlannedChange, console: Console, *, every_partition: boo
     listed = change.moves if every_partition else change.moves[:MAX_LISTED_PARTITIONS]
     console.print(_partition_table(change, listed))
     if hidden := len(change.moves) - len(listed):
-        console.print(f"... and {hidden:,} more: --every-partition lists them")
+        console.print(f"... and {hidden:,} more: --all-partitions lists them")
     console.print()
 
 

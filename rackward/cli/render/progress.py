@@ -17,9 +17,9 @@ from rich.text import Text
 from rackward.cli.console import print_json_line
 from rackward.reassignment import Event, EventHandler
 from rackward.reassignment import progress as events
-from rackward.reassignment.progress import Progress
-from rackward.reassignment.throttle import (
+from rackward.reassignment.progress import (
     BrokerThrottleFound,
+    Progress,
     ThrottleNotRemoved,
     ThrottleRemoved,
     ThrottleSet,
@@ -148,7 +148,7 @@ def event_text(event: Event, command_line: str) -> str:
         case ThrottleNotRemoved(reason):
             return (
                 f"THE THROTTLE COULD NOT BE REMOVED: {reason}. It stays in force until rackward "
-                "placement throttle --lift."
+                "placement throttle --remove."
             )
         case events.PartitionFailed(partition, reason):
             return f"{partition.topic}-{partition.partition}: {reason}"

@@ -32,7 +32,7 @@ from rackward.topics.planner import PlacementOptions, TopicsPlan
 from rackward.units import format_count
 
 MAX_LISTED_PARTITIONS = 60
-"""Partitions that are listed without --every-partition, over all topics."""
+"""Partitions that are listed without --all-partitions, over all topics."""
 MIN_LISTED_PARTITIONS = 6
 """Partitions of each planned topic that are listed in any case."""
 
@@ -84,7 +84,7 @@ def show_replica_lists(
     grid = _grid(cells, console.width - _MARGIN)
     console.print(Padding(grid, (0, 0, 0, _MARGIN), expand=False))
     if hidden := len(rows) - len(listed):
-        console.print(f"  ... and {hidden:,} more: --every-partition lists them")
+        console.print(f"  ... and {hidden:,} more: --all-partitions lists them")
 
 
 def plan_json(plan: TopicsPlan, options: PlacementOptions) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def show_description(
         console.print(_partition_table(description, partitions))
         console.print()
     elif wanted:
-        console.print(f"{len(partitions):,} partitions: --every-partition lists them\n")
+        console.print(f"{len(partitions):,} partitions: --all-partitions lists them\n")
     _print_findings(description, console)
 
 

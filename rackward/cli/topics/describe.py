@@ -81,7 +81,7 @@ def describe(
     """Show leaders and replicas by rack, and problems.
 
     Topics are listed one per line, unhealthy ones first. Partitions are listed if topics are named
-    or with --unhealthy, up to 60; --every-partition lists them all.
+    or with --unhealthy, up to 60; --all-partitions lists them all.
     """
     pattern = _parse_pattern(match)
     cluster = ClusterOptions(bootstrap_server, command_config, timeout)

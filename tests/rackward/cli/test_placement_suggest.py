@@ -37,7 +37,7 @@ def test_the_layout_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "70 partitions, 3 replicas" in out
     assert " 0  0 1 2 " in out
-    assert "... and 10 more: --every-partition lists them" in out
+    assert "... and 10 more: --all-partitions lists them" in out
     assert requests == [
         PlacementRequest(70, 3),
         PlacementRequest(2, 2, True, frozenset({0, 1, 2})),

@@ -45,7 +45,7 @@ def test_a_change_fits_80_columns() -> None:
     assert "31 partitions to change: 60 replicas to copy (90.0 MB), 1 preferred leader" in text
     assert "At 1.00 MB/s per broker, copying takes at least 1 min 30 s." in text
     assert "10 = 33.3 %   30 = 100.0 %" in text
-    assert "... and 11 more: --every-partition lists them" in text
+    assert "... and 11 more: --all-partitions lists them" in text
     whole = shown(CHANGE, every_partition=True)
     assert "... and" not in whole
     assert "3:b 1:a" in whole

@@ -13,18 +13,12 @@ from rackward.cli.render.progress import progress_reporter, progress_text
 from rackward.reassignment import Event
 from rackward.reassignment import progress as events
 from rackward.reassignment.progress import Progress
-from rackward.reassignment.throttle import (
-    BrokerThrottleFound,
-    ThrottleNotRemoved,
-    ThrottleRemoved,
-    ThrottleSet,
-)
 
 PARTITION = TopicPartition("orders", 3)
 EVENTS: list[Event] = [
     events.Started(pending=30, in_progress=2, completed=4, batches=3, bytes=100),
-    ThrottleSet(50_000_000),
-    BrokerThrottleFound(3, 1000, None),
+    events.ThrottleSet(50_000_000),
+    events.BrokerThrottleFound(3, 1000, None),
     events.BatchStarted(1, 3, 10, 20, 500),
     events.Progressed(1, 3, Progress(4, 36, 5_000_000, 20_000_000, 1_000_000.0, 15.0)),
     events.PartitionFailed(PARTITION, "the topic was deleted"),
@@ -32,9 +26,9 @@ EVENTS: list[Event] = [
     events.RequestFailed("no broker responds"),
     events.LeadersElected(1),
     events.ReassignmentsCancelled(7),
-    ThrottleRemoved(),
-    ThrottleRemoved(leftover=True),
-    ThrottleNotRemoved("no broker responds"),
+    events.ThrottleRemoved(),
+    events.ThrottleRemoved(leftover=True),
+    events.ThrottleNotRemoved("no broker responds"),
     events.LeftInProgress(2, "interrupted"),
 ]
 

@@ -110,7 +110,7 @@ def test_many_topics_and_partitions_are_limited() -> None:
     assert "t-010" not in shown
     assert "... and 90 more topics: --limit 0 lists all" in shown
     assert render(describe(many), limit=0).count("\nt-") == 100
-    assert "200 partitions: --every-partition lists them" in render(
+    assert "200 partitions: --all-partitions lists them" in render(
         describe(many), named=True, limit=0
     )
 
@@ -185,7 +185,7 @@ def test_a_throttle_in_force_is_a_warning_unless_replicas_are_reassigned() -> No
     assert finding.severity is Severity.WARNING
     assert finding.message == (
         "replication is throttled: 500 kB/s in each direction, for all replicas of 1 topic (t), "
-        "not set by rackward: rackward placement throttle --lift removes it"
+        "not set by rackward: to remove it: rackward placement throttle --remove"
     )
     (finding,) = throttle_findings(settings, reassigning=True)
     assert finding.severity is Severity.NOTICE

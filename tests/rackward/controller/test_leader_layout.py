@@ -23,7 +23,7 @@ from rackward.controller.leader_layout import (
 from rackward.controller.lease import LeaseLostError
 from rackward.groups.readers import Readers
 from rackward.kafka import AdminError, ClusterState, Reassignment
-from rackward.reassignment import ExecutionOptions, Executor
+from rackward.reassignment import BatchLimits, ExecutionOptions, Executor
 from tests.support.simulated_cluster import SimulatedCluster, cluster_state
 
 CONFIG = LeaderLayoutConfig(60.0, ("*",))
@@ -155,7 +155,7 @@ def test_a_layout_ends_where_the_lease_is_lost(confirmed: int) -> None:
     """In the middle of its batches, each of which is requested and then elected."""
     state = cluster_state({"orders": ROWS})
     moves = plan_leader_layout(state, owned_in("ab" * 12), MetadataLocator()).moves[:6]
-    options = ExecutionOptions(max_batch_partitions=2)
+    options = ExecutionOptions(BatchLimits(partitions=2))
     cluster = LeasedCluster({move.partition: move.before for move in moves})
     Executor(moves, {}, cluster, options, lambda _: None, cluster.clock).run()
     assert cluster.changes == 6

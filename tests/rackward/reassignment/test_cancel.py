@@ -7,7 +7,6 @@ from rackward.kafka import Reassignment
 from rackward.reassignment import Event, ExecutionResult
 from rackward.reassignment import progress as events
 from rackward.reassignment.cancel import Cancellation, cancel
-from rackward.reassignment.throttle import ThrottleRemoved
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 MOVES = [
@@ -49,7 +48,7 @@ def test_cancelling_a_plan_restores_replicas_and_their_order() -> None:
     assert replicas[tp(1)] == (1, 2)
     assert replicas[tp(2)] == (3, 2)
     assert set(cluster.reassignments()) == {tp(9)}
-    assert emitted == [events.ReassignmentsCancelled(2), ThrottleRemoved()]
+    assert emitted == [events.ReassignmentsCancelled(2), events.ThrottleRemoved()]
     assert cluster.configs.settings == {}
 
 
@@ -99,7 +98,7 @@ def test_a_leftover_throttle_is_removed_if_nothing_is_in_progress() -> None:
     state, reassignments = cluster.describe([])
     result, emitted = run(cluster, Cancellation.of_all(reassignments, state))
     assert result == ExecutionResult(completed=0)
-    assert emitted == [ThrottleRemoved()]
+    assert emitted == [events.ThrottleRemoved()]
     assert cluster.configs.settings == {}
 
 

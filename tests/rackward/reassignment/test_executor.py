@@ -7,9 +7,8 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.kafka import AdminError
-from rackward.reassignment import Event, ExecutionOptions, ExecutionResult, Executor
+from rackward.reassignment import BatchLimits, Event, ExecutionOptions, ExecutionResult, Executor
 from rackward.reassignment import progress as events
-from rackward.reassignment.throttle import ThrottleNotRemoved, ThrottleRemoved, ThrottleSet
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 MOVES = [
@@ -18,7 +17,7 @@ MOVES = [
     Move(tp(2), (2,), (2, 3)),
     Move(tp(3), (3,), (3, 4)),
 ]
-OPTIONS = ExecutionOptions(max_batch_partitions=2, throttle=7_000, stall_timeout=20.0)
+OPTIONS = ExecutionOptions(BatchLimits(partitions=2, throttle=7_000), stall_timeout=20.0)
 
 
 def cluster_of(moves: list[Move], **fields: int) -> SimulatedCluster:
@@ -56,8 +55,8 @@ def test_all_batches_are_moved_and_the_throttle_is_removed() -> None:
     assert emitted[0] == events.Started(
         pending=4, in_progress=0, completed=0, batches=2, bytes=4000
     )
-    assert ThrottleSet(7000) in emitted
-    assert emitted[-1] == ThrottleRemoved()
+    assert events.ThrottleSet(7000) in emitted
+    assert emitted[-1] == events.ThrottleRemoved()
     assert cluster.configs.settings == {}
     last = of_type(emitted, events.Progressed)[-1]
     assert isinstance(last, events.Progressed)
@@ -109,6 +108,14 @@ def test_preferred_leaders_are_elected_if_they_are_in_sync() -> None:
     assert not cluster.configs.changes
 
 
+def test_moves_that_copy_nothing_come_first() -> None:
+    moves = [*MOVES[:2], Move(tp(2), (2, 3), (3, 2))]
+    cluster = cluster_of(moves)
+    result, _ = execute(cluster, moves)
+    assert result.ok
+    assert [sorted(request) for request in cluster.requests] == [[tp(0), tp(2)], [tp(1)]]
+
+
 def test_a_refused_partition_fails_and_the_others_complete() -> None:
     cluster = cluster_of(MOVES)
     cluster.refuses[tp(1)] = "no such broker"
@@ -123,7 +130,7 @@ def test_a_deleted_topic_fails_and_the_others_complete() -> None:
     moves = [*MOVES, Move(tp(0, "u"), (0,), (0, 5)), Move(tp(1, "u"), (0,), (0, 5))]
     cluster = cluster_of(moves)
     cluster.at[0.5] = lambda: [cluster.partitions.pop(tp(n, "u")) for n in (0, 1)]
-    result, _ = execute(cluster, moves, ExecutionOptions(max_batch_partitions=4))
+    result, _ = execute(cluster, moves, ExecutionOptions())
     assert result.failed == {tp(n, "u"): "the topic was deleted" for n in (0, 1)}
     assert result.completed == 4
 
@@ -148,7 +155,7 @@ def test_a_broker_that_stays_down_ends_the_run() -> None:
     result, emitted = execute(cluster, moves)
     assert result.failed == {tp(0): "waiting: broker 1 is down"}
     assert result.in_progress == (tp(0),)
-    assert emitted[-1] == ThrottleRemoved()
+    assert emitted[-1] == events.ThrottleRemoved()
     assert events.LeftInProgress(1, "no progress for 20 s") in emitted
     assert cluster.seconds == pytest.approx(20, abs=15)
 
@@ -175,7 +182,7 @@ def test_slow_copying_is_progress() -> None:
 
 def test_changes_by_another_client_fail_the_partition() -> None:
     cluster = cluster_of(MOVES)
-    options = ExecutionOptions(max_batch_partitions=None)
+    options = ExecutionOptions()
     cluster.at[0.3] = lambda: cluster.cancel(tp(0))
     cluster.at[0.4] = lambda: [cluster.reassign({tp(1): row}) for row in (None, (1, 5))]
     result, _ = execute(cluster, MOVES, options)
@@ -216,7 +223,7 @@ def test_a_completed_plan_requests_nothing() -> None:
 def test_a_foreign_target_is_cancelled_before_it_is_replaced() -> None:
     cluster = cluster_of(MOVES)
     cluster.reassign({tp(0): (0, 5)})
-    options = ExecutionOptions(allow_foreign=True, max_batch_partitions=None)
+    options = ExecutionOptions(allow_foreign=True)
     cluster.requests.clear()
     result, _ = execute(cluster, MOVES, options)
     assert cluster.requests[0] == {tp(0): None}
@@ -245,7 +252,7 @@ def test_a_cluster_that_stays_unreachable_ends_the_run() -> None:
     with pytest.raises(AdminError, match="no broker responds"):
         executor.run()
     assert emitted[-2:] == [
-        ThrottleNotRemoved("no broker responds"),
+        events.ThrottleNotRemoved("no broker responds"),
         events.LeftInProgress(2, "the run was interrupted"),
     ]
 
@@ -265,7 +272,7 @@ def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
     with pytest.raises(Signal):
         Executor(MOVES, {}, cluster, OPTIONS, emitted.append, cluster.clock).run()
     assert emitted[-2:] == [
-        ThrottleRemoved(),
+        events.ThrottleRemoved(),
         events.LeftInProgress(2, "the run was interrupted"),
     ]
     assert cluster.configs.settings == {}

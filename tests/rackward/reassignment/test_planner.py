@@ -118,9 +118,9 @@ def test_a_placer_replaces_drained_brokers() -> None:
     assert first_replicas(moves) == [0, 2, 0]
 
 
-def test_anew_ignores_the_present_replicas() -> None:
+def test_from_scratch_ignores_the_present_replicas() -> None:
     placer = RackAlternatingPlacer(start_index=0, shift=0)
-    moves = plan(cluster_state({"t": [(0, 1, 2)] * 6}), placer=placer, anew=True)
+    moves = plan(cluster_state({"t": [(0, 1, 2)] * 6}), placer=placer, from_scratch=True)
     assert replicas_after(moves)[:2] == [(0, 2, 4), (2, 4, 1)]
 
 

@@ -11,10 +11,10 @@ from rackward.reassignment import (
     PartitionState,
     Plan,
     RackSource,
-    ReassignmentStatus,
     StalePlanError,
     check_preconditions,
 )
+from rackward.reassignment.progress import partition_states
 from tests.support.plans import ORDERS, PLAN, RACKS, planned_state, tp
 
 RAISING = Reassignment((1, 2, 3), adding=(2, 3), removing=())
@@ -24,25 +24,20 @@ ELSEWHERE = Reassignment((4, 1), adding=(4,), removing=(1,))
 
 def test_a_plan_fits_the_cluster_that_it_was_created_for() -> None:
     check_preconditions("p", PLAN, planned_state())
-    status = ReassignmentStatus.of(PLAN.moves, planned_state(), {})
-    assert set(status.states.values()) == {PartitionState.PENDING}
-    assert not status.foreign
+    states = partition_states(PLAN.moves, planned_state())
+    assert set(states.values()) == {PartitionState.NOT_STARTED}
 
 
 def test_a_partly_executed_plan_fits() -> None:
     reassignments = {tp(0): RAISING}
     state = planned_state({tp(0): (1, 2, 3), tp(1): (3, 2), tp(10): (3,)}, reassignments)
     check_preconditions("p", PLAN, state)
-    status = ReassignmentStatus.of(PLAN.moves, state, reassignments)
-    assert status.states == {
-        TopicPartition("größen", 0): PartitionState.PENDING,
+    assert partition_states(PLAN.moves, state) == {
+        TopicPartition("größen", 0): PartitionState.NOT_STARTED,
         tp(0): PartitionState.IN_PROGRESS,
         tp(1): PartitionState.COMPLETED,
         tp(10): PartitionState.COMPLETED,
     }
-    assert status.count(PartitionState.COMPLETED) == 2
-    assert status.partitions(PartitionState.COMPLETED) == [tp(1), tp(10)]
-    assert not status.foreign
 
 
 @pytest.mark.parametrize(
@@ -51,25 +46,14 @@ def test_a_partly_executed_plan_fits() -> None:
         # Kafka lists the target first, then the replicas to remove.
         (Reassignment((3, 2, 9), adding=(3,), removing=(9,)), PartitionState.IN_PROGRESS),
         # Kafka never completes this one.
-        (Reassignment((3, 2, 9), adding=(3,), removing=(3, 9)), PartitionState.DIVERTED),
+        (Reassignment((3, 2, 9), adding=(3,), removing=(3, 9)), PartitionState.OTHER_TARGET),
     ],
 )
 def test_a_reassignment_to_the_target_is_recognised(
     reassignment: Reassignment, expected: PartitionState
 ) -> None:
-    reassignments = {tp(1): reassignment}
-    state = planned_state({tp(1): (3, 2, 9)}, reassignments)
-    assert ReassignmentStatus.of(PLAN.moves, state, reassignments).states[tp(1)] is expected
-
-
-def test_foreign_reassignments_are_those_to_other_targets_and_of_other_partitions() -> None:
-    other = TopicPartition("payments", 3)
-    reassignments = {tp(0): RAISING, tp(1): ELSEWHERE, other: ELSEWHERE}
-    own = {p: reassignments[p] for p in (tp(0), tp(1))}
-    state = planned_state({tp(0): (1, 2, 3), tp(1): (4, 1)}, own)
-    status = ReassignmentStatus.of(PLAN.moves, state, reassignments)
-    assert status.states[tp(1)] is PartitionState.DIVERTED
-    assert set(status.foreign) == {tp(1), other}
+    state = planned_state({tp(1): (3, 2, 9)}, {tp(1): reassignment})
+    assert partition_states(PLAN.moves, state)[tp(1)] is expected
 
 
 STALE = {
@@ -146,6 +130,6 @@ def test_other_changes_are_no_error(plan: Plan, state: ClusterState) -> None:
     check_preconditions("p", plan, state)
 
 
-def test_diverted_partitions_may_be_allowed() -> None:
+def test_partitions_with_another_target_may_be_allowed() -> None:
     state = planned_state({tp(0): (4, 1)}, {tp(0): ELSEWHERE})
-    check_preconditions("p", PLAN, state, allow_diverted=True)
+    check_preconditions("p", PLAN, state, allow_other_target=True)

@@ -1,4 +1,4 @@
-"""Progress of copying: bytes, rate, stalls and diverged partitions."""
+"""Progress of copying: bytes, rate, stalls and cancelled partitions."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def test_progress_restarts_the_stall_timeout() -> None:
     assert detector.is_stalled(19)
 
 
-def test_only_partitions_that_remain_diverged_are_lasting() -> None:
+def test_only_partitions_that_remain_idle_count_as_cancelled() -> None:
     detector = StallDetector(stall_timeout=10, last_progress=0)
-    assert detector.lasting(0, [tp(0), tp(1)]) == set()
-    assert detector.lasting(9, [tp(0)]) == set()
-    assert detector.lasting(10, [tp(0), tp(1)]) == {tp(0)}
-    assert detector.lasting(20, [tp(1)]) == {tp(1)}
+    assert detector.cancelled(0, [tp(0), tp(1)]) == set()
+    assert detector.cancelled(9, [tp(0)]) == set()
+    assert detector.cancelled(10, [tp(0), tp(1)]) == {tp(0)}
+    assert detector.cancelled(20, [tp(1)]) == {tp(1)}

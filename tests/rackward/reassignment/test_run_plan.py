@@ -10,19 +10,14 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment import (
-    BatchLimits,
+    ExecutionOptions,
     ForeignReassignmentError,
     PlanFileError,
+    PlannedChange,
     StalePlanError,
 )
-from rackward.reassignment.run_plan import (
-    ExecutionRequest,
-    ThrottleOwnedError,
-    execute_plan,
-    moves_to_target,
-    prepare_run,
-)
-from tests.support.plans import PLAN, planned_state
+from rackward.reassignment.run_plan import ThrottleOwnedError, moves_to_target, prepare_run
+from tests.support.plans import planned_state
 from tests.support.simulated_cluster import SimulatedCluster, cluster_state, tp
 
 MOVES = (
@@ -36,9 +31,12 @@ def accept(_: ClusterState) -> None:
     """Accept any state."""
 
 
-def request_for(cluster: SimulatedCluster, limits: BatchLimits) -> ExecutionRequest:
+OPTIONS = ExecutionOptions()
+
+
+def change_of(cluster: SimulatedCluster, throttle: int | None = None) -> PlannedChange:
     state, _ = cluster.describe(["t"])
-    return ExecutionRequest(MOVES, state.view, limits, {move.partition: 1000 for move in MOVES})
+    return PlannedChange(state.view, MOVES, {move.partition: 1000 for move in MOVES}, throttle)
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def cluster() -> SimulatedCluster:
 
 def test_the_change_has_only_moves_that_are_not_completed(cluster: SimulatedCluster) -> None:
     cluster.reassign({tp(0): (0, 1), tp(2): (3, 2)})
-    prepared = prepare_run(request_for(cluster, BatchLimits(throttle=10)), cluster, accept)
+    prepared = prepare_run(change_of(cluster, throttle=10), cluster, accept, OPTIONS)
     assert (prepared.completed, prepared.in_progress) == (1, 1)
     assert prepared.change.moves == MOVES[:2]
     # The reassignment in progress is shown as part of the change.
@@ -61,59 +59,46 @@ def test_a_failed_check_is_raised(cluster: SimulatedCluster) -> None:
         raise StalePlanError("stale")
 
     with pytest.raises(StalePlanError):
-        prepare_run(request_for(cluster, BatchLimits()), cluster, reject)
+        prepare_run(change_of(cluster), cluster, reject, OPTIONS)
 
 
-def test_foreign_reassignments_are_an_error_unless_allowed(cluster: SimulatedCluster) -> None:
-    cluster.reassign({tp(1): (1, 5)})
-    request = request_for(cluster, BatchLimits())
-    message = r"^1 reassignment not of this plan is in progress \(t-1\): wait, cancel"
+@pytest.mark.parametrize("other", [tp(1), tp(7)])
+def test_foreign_reassignments_are_refused_unless_allowed(other: TopicPartition) -> None:
+    """That of a partition of the plan to another target, and that of another partition."""
+    cluster = SimulatedCluster({**{m.partition: m.before for m in MOVES}, tp(7): (1,)})
+    cluster.reassign({tp(0): (0, 1), other: (1, 5)})
+    change = change_of(cluster)
+    message = rf"^1 reassignment not of this plan is in progress \(t-{other.partition}\): wait, "
     with pytest.raises(ForeignReassignmentError, match=message):
-        prepare_run(request, cluster, accept)
-    assert prepare_run(request, cluster, accept, allow_foreign=True).change.moves == MOVES
+        prepare_run(change, cluster, accept, OPTIONS)
+    allowed = ExecutionOptions(allow_foreign=True)
+    assert prepare_run(change, cluster, accept, allowed).change.moves == MOVES
 
 
-def test_a_throttle_of_another_run_is_an_error_unless_it_is_taken_over(
-    cluster: SimulatedCluster,
-) -> None:
+def test_the_throttle_of_another_run_is_refused_or_adopted(cluster: SimulatedCluster) -> None:
     """That run may go on, or may have been killed."""
     cluster.throttle.set_rate(50_000_000)
     cluster.throttle.add(10, MOVES[:1])
     cluster.reassign({tp(0): (0, 1)})
-    request = request_for(cluster, BatchLimits())
-    message = r"a throttle of 50\.0 MB/s \(1 partition of this plan in progress\): .*--take-over"
+    change = change_of(cluster)
+    message = r"a throttle of 50\.0 MB/s \(1 partition of this plan in progress\): .*--adopt-thrott"
     with pytest.raises(ThrottleOwnedError, match=message):
-        prepare_run(request, cluster, accept)
-    for options in ({"take_over": True}, {"allow_foreign": True}):
-        assert prepare_run(request, cluster, accept, **options).throttle.in_force
+        prepare_run(change, cluster, accept, OPTIONS)
+    for options in (ExecutionOptions(adopt_throttle=True), ExecutionOptions(allow_foreign=True)):
+        assert prepare_run(change, cluster, accept, options).throttle.in_force
     # Nothing is copied to change the order of replicas.
-    order = replace(request, moves=MOVES[2:])
+    order = replace(change, moves=MOVES[2:])
     cluster.cancel(tp(0))
-    assert prepare_run(order, cluster, accept).change.moves == MOVES[2:]
+    assert prepare_run(order, cluster, accept, OPTIONS).change.moves == MOVES[2:]
 
 
 def test_a_throttle_of_another_tool_is_no_error(cluster: SimulatedCluster) -> None:
     cluster.configs.brokers["follower.replication.throttled.rate"] = "500000"
     cluster.configs.topics["t"] = {"follower.replication.throttled.replicas": "*"}
-    prepared = prepare_run(request_for(cluster, BatchLimits()), cluster, accept)
+    prepared = prepare_run(change_of(cluster), cluster, accept, OPTIONS)
     assert prepared.throttle.text == (
         "receiving 500 kB/s, for all replicas of 1 topic (t), not set by rackward"
     )
-
-
-def test_limits_of_the_plan_and_of_the_command_line(cluster: SimulatedCluster) -> None:
-    state, _ = cluster.describe(["t"])
-    overrides = BatchLimits(partitions=5, bytes=7)
-    limits = ExecutionRequest.of_plan(PLAN, state.view, overrides).limits
-    assert limits == BatchLimits(partitions=5, bytes=7, throttle=50_000_000)
-
-
-def test_a_request_is_executed_in_batches(cluster: SimulatedCluster) -> None:
-    request = request_for(cluster, BatchLimits(partitions=2))
-    result = execute_plan(request, cluster, lambda _: None, stall_timeout=20.0, clock=cluster.clock)
-    assert result.ok
-    # Moves that copy nothing come first.
-    assert [sorted(each) for each in cluster.requests] == [[tp(0), tp(2)], [tp(1)]]
 
 
 def test_moves_to_a_target_start_from_the_replicas_before_a_reassignment() -> None:

@@ -9,16 +9,9 @@ import pytest
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.kafka import AdminError, UnauthorizedError
-from rackward.reassignment import Event, ExecutionOptions, Executor
+from rackward.reassignment import BatchLimits, Event, ExecutionOptions, Executor
 from rackward.reassignment import progress as events
-from rackward.reassignment.throttle import (
-    BrokerThrottleFound,
-    ThrottleNotRemoved,
-    ThrottleRemoved,
-    ThrottleSet,
-    ThrottleShared,
-    throttled,
-)
+from rackward.reassignment.throttle import throttled
 from tests.support.simulated_cluster import SimulatedCluster, tp
 
 EXISTING_RATES = {
@@ -43,7 +36,7 @@ def run_throttled(
     rate: int | None,
     in_progress: set[int] | None = None,
     *,
-    take_over: bool = False,
+    adopt: bool = False,
 ) -> tuple[list[Event], dict[str, str]]:
     """Return the events, and the throttle's settings in the ``with`` block."""
     emitted: list[Event] = []
@@ -57,7 +50,7 @@ def run_throttled(
         lambda: others,
         emitted.append,
         cluster.clock,
-        take_over=take_over,
+        adopt=adopt,
     ):
         if rate is not None:
             cluster.throttle.add(rate, [MOVE])
@@ -81,7 +74,7 @@ def test_the_next_run_restores_the_settings_from_before_a_killed_run(
     # The throttle that a killed run leaves.
     cluster.throttle.set_rate(10)
     cluster.throttle.add(10, [MOVE, Move(tp(4), (0,), (0, 2))])
-    _, settings = run_throttled(cluster, 50, take_over=True)
+    _, settings = run_throttled(cluster, 50, adopt=True)
     assert "rackward.throttle.50.before.111.222" in settings
     assert not any(key.startswith("rackward.throttle.10") for key in settings)
     # Entries of partitions that are not being copied were removed at the start.
@@ -91,8 +84,8 @@ def test_the_next_run_restores_the_settings_from_before_a_killed_run(
     # A run without a throttle removes the leftover, too.
     cluster.throttle.set_rate(10)
     cluster.throttle.add(10, [MOVE])
-    emitted, _ = run_throttled(cluster, None, take_over=True)
-    assert emitted == [ThrottleRemoved(leftover=True)]
+    emitted, _ = run_throttled(cluster, None, adopt=True)
+    assert emitted == [events.ThrottleRemoved(leftover=True)]
     assert cluster.configs.settings == EXISTING_RATES
 
 
@@ -122,7 +115,7 @@ def test_the_controller_leaves_the_rate_of_a_run_alone(cluster: SimulatedCluster
 def test_a_rate_changed_during_the_run_is_not_restored(cluster: SimulatedCluster) -> None:
     cluster.throttle.set_rate(10)
     cluster.configs.brokers["leader.replication.throttled.rate"] = "99"
-    run_throttled(cluster, None, take_over=True)
+    run_throttled(cluster, None, adopt=True)
     assert cluster.configs.settings == {"leader.replication.throttled.rate": "99"}
 
 
@@ -130,7 +123,7 @@ def test_rate_and_entries_of_another_run_are_not_changed(cluster: SimulatedClust
     cluster.throttle.set_rate(10)
     cluster.throttle.add(10, [Move(tp(4), (0,), (0, 2))])
     emitted, during = run_throttled(cluster, 50, in_progress={4})
-    assert emitted == [ThrottleShared(10), ThrottleRemoved()]
+    assert emitted == [events.ThrottleShared(10), events.ThrottleRemoved()]
     assert "rackward.throttle.10.before.none.none" in during
     settings = cluster.configs.settings
     assert settings["t follower.replication.throttled.replicas"] == "04:2"
@@ -142,7 +135,7 @@ def test_rate_and_entries_of_another_run_are_not_changed(cluster: SimulatedClust
 
 def test_rates_of_single_brokers_are_reported(cluster: SimulatedCluster) -> None:
     cluster.configs.overrides[2] = {"leader.replication.throttled.rate": "5"}
-    assert BrokerThrottleFound(2, 5, None) in run_throttled(cluster, 50)[0]
+    assert events.BrokerThrottleFound(2, 5, None) in run_throttled(cluster, 50)[0]
 
 
 def test_an_unauthorized_user_gets_the_error_without_retries(cluster: SimulatedCluster) -> None:
@@ -158,12 +151,12 @@ def test_the_removal_is_retried_for_a_while(cluster: SimulatedCluster) -> None:
     with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
         cluster.configs.fails = AdminError("no broker responds")
         cluster.at[5.0] = lambda: setattr(cluster.configs, "fails", None)
-    assert emitted == [ThrottleSet(50), ThrottleRemoved()]
+    assert emitted == [events.ThrottleSet(50), events.ThrottleRemoved()]
     assert cluster.configs.settings == {}
     emitted.clear()
     with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
         cluster.configs.fails = AdminError("no broker responds")
-    assert emitted == [ThrottleSet(50), ThrottleNotRemoved("no broker responds")]
+    assert emitted == [events.ThrottleSet(50), events.ThrottleNotRemoved("no broker responds")]
 
 
 def test_a_run_that_began_later_keeps_its_throttle() -> None:
@@ -180,7 +173,7 @@ def test_a_run_that_began_later_keeps_its_throttle() -> None:
 
     cluster.at[1.0] = other_begins
     cluster.at[5.0] = interrupt
-    options = ExecutionOptions(throttle=7_000)
+    options = ExecutionOptions(BatchLimits(throttle=7_000))
     with pytest.raises(KeyboardInterrupt):
         Executor([MOVE], {}, cluster, options, lambda _: None, cluster.clock).run()
     assert cluster.configs.settings == {
@@ -198,7 +191,7 @@ def test_a_batch_leaves_the_entries_of_another_run_on_its_topic() -> None:
     cluster.throttle.add(10, [other, Move(tp(5), (0,), (0, 2))])
     cluster.partitions[tp(4)].size = 10**9
     cluster.reassign({other.partition: other.after})
-    options = ExecutionOptions(max_batch_partitions=2, throttle=7_000, allow_foreign=True)
+    options = ExecutionOptions(BatchLimits(partitions=2, throttle=7_000), allow_foreign=True)
     listed = set()
 
     def emit(event: Event) -> None:
@@ -232,7 +225,7 @@ def test_the_throttle_is_set_again_after_another_run_removed_it(requested: bool)
             settings_while_copying.append(cluster.configs.settings)
 
     sizes = {move.partition: 1000 for move in MOVES}
-    options = ExecutionOptions(max_batch_partitions=2, throttle=7_000)
+    options = ExecutionOptions(BatchLimits(partitions=2, throttle=7_000))
     Executor(MOVES, sizes, cluster, options, emit, cluster.clock).run()
     assert len(settings_while_copying) >= 2
     for settings in settings_while_copying:
