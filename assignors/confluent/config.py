@@ -101,7 +101,6 @@ class Configuration:
     offset_reset: str
     on_commit: Callable[[Any, list[Any]], object] | None
     logger: Any
-    collects_statistics: bool
 
     @property
     def cooperative(self) -> bool:
@@ -224,7 +223,6 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
         offset_reset=_get_str(named, "auto.offset.reset", "largest"),
         on_commit=named.get("on_commit"),
         logger=named.get("logger"),
-        collects_statistics=collects_statistics(named),
     )
 
 
