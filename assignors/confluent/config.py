@@ -277,7 +277,7 @@ def _with_default_ports(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties with librdkafka's default port for servers without one."""
     changed = dict(properties)
     for name in ("bootstrap.servers", "metadata.broker.list"):
-        servers = [each.strip() for each in _get_str(properties, name, "").split(",")]
+        servers = [server.strip() for server in _get_str(properties, name, "").split(",")]
         if any(servers):
             changed[name] = ",".join(
                 server if server.rpartition("]")[2].count(":") else f"{server}:9092"

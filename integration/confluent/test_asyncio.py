@@ -123,7 +123,7 @@ def test_two_members_in_one_loop(make: Callable[..., Any], filled: str) -> None:
 
             async def poll(consumer: Any, index: int) -> None:
                 deadline = time.monotonic() + TEST_TIMEOUT
-                while {1, 2} != {len(each) for each in assignments}:
+                while {1, 2} != {len(assigned) for assigned in assignments}:
                     assert time.monotonic() < deadline, assignments
                     await consumer.poll(0.05)
                     assignments[index] = await consumer.assignment()

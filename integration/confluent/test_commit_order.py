@@ -35,7 +35,7 @@ class CommitRecorder:
         if error is not None:
             self.errors.append(error.name())
         else:
-            self.offsets += [each.offset for each in partitions if each.partition == 0]
+            self.offsets += [p.offset for p in partitions if p.partition == 0]
 
 
 def test_the_last_of_many_asynchronous_commits_is_stored(

@@ -29,7 +29,7 @@ ATTEMPTS = 3
 
 
 def states(cluster: Cluster, *groups: str) -> list[str]:
-    return [each["group_state"] for each in described(cluster, *groups)]
+    return [group["group_state"] for group in described(cluster, *groups)]
 
 
 def both_are_assigned(one: Any, other: Any, _: object) -> bool:
@@ -64,7 +64,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
             until=partial(both_are_assigned, one, other),
             what="an assignment each",
         )
-        if all(each.error() is None for each in messages):
+        if all(message.error() is None for message in messages):
             break
     stale = one.consumer_group_metadata()
     wait_until(

@@ -239,7 +239,7 @@ def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
         consumer.poll(0.1)
     secured.produce(3)
     poll_until(
-        consumer, until=lambda messages: any(not each.error() for each in messages), what="a record"
+        consumer, until=lambda messages: any(not m.error() for m in messages), what="a record"
     )
     assert consumer.commit(asynchronous=False)
     consumer.close()

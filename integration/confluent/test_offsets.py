@@ -30,7 +30,7 @@ def three_partitions(topic: str) -> list[TopicPartition]:
 def committed_metadata(cluster: Cluster, group: str) -> dict[int, str]:
     """Return what brokers have, by partition number."""
     offsets = with_admin(cluster, lambda admin: admin.list_group_offsets(group))
-    return {partition.partition: each.metadata for partition, each in offsets[group].items()}
+    return {p.partition: offset.metadata for p, offset in offsets[group].items()}
 
 
 def test_metadata_is_stored_as_by_librdkafka(
@@ -51,7 +51,7 @@ def test_metadata_is_stored_as_by_librdkafka(
     stock = CONFLUENT.consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     for reader in (consumer, stock):
         read = reader.committed(three_partitions(filled), timeout=60)
-        assert [each.metadata for each in read] == ["a note of é", "", None]
+        assert [partition.metadata for partition in read] == ["a note of é", "", None]
     stock.close()
 
     consumer.store_offsets(offsets=[TopicPartition(filled, 0, 2, "stored")])
@@ -80,7 +80,7 @@ def test_a_partly_failed_commit_is_reported(consumers: Consumers, filled: str) -
         results.clear()
         consumer.commit(offsets=offsets)
         poll_until(consumer, until=lambda _: results, what="the result of the commit")
-        assert results == [(expected, sorted((each.partition, expected) for each in offsets))]
+        assert results == [(expected, sorted((p.partition, expected) for p in offsets))]
     # Partitions that were valid are committed, although the result has the error for them too.
     stored = consumer.committed(three_partitions(filled), timeout=60)
     assert [partition.offset for partition in stored] == [4, 4, 4]

@@ -99,7 +99,7 @@ class Session:
         def callback(kind: str) -> Callable[[Any, Any], None]:
             def called(consumer: Any, partitions: list[TopicPartition]) -> None:
                 thread = threading.current_thread() is threading.main_thread()
-                offsets = {each.offset for each in partitions}
+                offsets = {partition.offset for partition in partitions}
                 self.note(
                     kind,
                     (sorted(partition_keys(partitions)), offsets == {OFFSET_INVALID}, thread),
@@ -214,7 +214,7 @@ def ends_and_resets(session: Session) -> None:
     session(error.assign, session.partitions(0) + session.partitions(1, offset=99))
     for consumer, count in ((latest, 3), (error, 2)):
         messages = poll_until(consumer, until=has_count(count), what="records and errors")
-        session.note("messages", sorted((comparable(each) for each in messages), key=str))
+        session.note("messages", sorted(map(comparable, messages), key=str))
 
 
 def seek_and_position(session: Session) -> None:
@@ -411,7 +411,7 @@ def on_commit_is_called_in_poll(session: Session) -> None:
 
     def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         session.note("error", error)
-        session.note("partitions", [each for each in partitions if each.offset >= 0])
+        session.note("partitions", [p for p in partitions if p.offset >= 0])
         calls.append(threading.get_ident())
 
     consumer = session.open({**MANUAL, "on_commit": on_commit, "auto.offset.reset": "latest"})
@@ -606,7 +606,7 @@ def a_missing_topic_is_reported(session: Session) -> None:
     consumer = session.open()
     consumer.subscribe([MISSING, session.topic])
     messages = poll_until(consumer, until=has_count(31), what="an error and all records")
-    (error,) = (each for each in messages if each.error() is not None)
+    (error,) = (message for message in messages if message.error() is not None)
     session.note("error", [error.error(), error.topic(), error.offset()])
     assert MISSING in error.error().str()
 

@@ -147,7 +147,7 @@ def test_the_fields_of_the_group(consumers: Consumers, filled: str, cooperative:
     second.subscribe([filled], on_assign=stamp)
 
     def shared(_: object) -> bool:
-        sizes = sorted(len(each.assignment()) for each in (first, second))
+        sizes = sorted(len(consumer.assignment()) for consumer in (first, second))
         return sizes == [1, 2] and recorder.group["join_state"] == "steady"
 
     poll_until(first, second, until=shared, what="a rebalance")

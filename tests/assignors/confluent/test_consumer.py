@@ -352,7 +352,7 @@ def attributes():
     result = {}
     for name, module in list(sys.modules.items()):
         if library_of(name) in LIBRARIES:
-            owners = [each for each in vars(module).values() if isinstance(each, type)]
+            owners = [value for value in vars(module).values() if isinstance(value, type)]
             for owner in [module, *(o for o in owners if library_of(o.__module__) in LIBRARIES)]:
                 # Python creates dunder attributes anew when they are read.
                 result.update(
