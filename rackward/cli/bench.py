@@ -21,7 +21,7 @@ from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
 from rackward.cli.console import check_folder, command_group, stderr, write_page
-from rackward.testing.distribution import KAFKA_VERSION
+from rackward.testing.kafka_jars import KAFKA_VERSION
 
 DEFAULT_FOLDER = Path("bench-results")
 PAGE = "report.md"

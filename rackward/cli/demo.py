@@ -19,7 +19,7 @@ from rackward.bench.runner import BatchRunner
 from rackward.bench.sites import existing_site, log_folder, own_site
 from rackward.cli.console import check_folder
 from rackward.cli.render.demo import print_introduction, print_result, progress_on
-from rackward.testing.base import DEFAULT_RACKS
+from rackward.testing.cluster import DEFAULT_RACKS
 
 
 class ClusterType(StrEnum):

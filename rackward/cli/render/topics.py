@@ -24,10 +24,10 @@ from rackward.cli.render.plan import (
     load_table,
     replicas_text,
 )
-from rackward.controller.pending_replicas import layout_with_placeholders
 from rackward.kafka import ClusterState
 from rackward.kafka.topics import NewPartitions
 from rackward.topics.health import Health, Note
+from rackward.topics.pending_replicas import layout_with_placeholders
 from rackward.topics.planner import PlacementOptions, TopicsPlan
 from rackward.units import format_count
 
