@@ -77,7 +77,7 @@ def test_leaving_waits_for_unanswered_commits(
     assert committed(cluster, group) == {(filled, 0): 50, (filled, 1): 50}
 
 
-def test_committed_offsets_do_not_go_back_while_a_coordinator_dies(
+def test_commits_do_not_go_back_while_a_coordinator_dies(
     consumers: Consumers, cluster: Cluster
 ) -> None:
     group, results = new_group(), CommitRecorder()

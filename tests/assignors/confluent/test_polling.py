@@ -159,7 +159,7 @@ def test_an_application_that_polls_in_time_is_never_overdue() -> None:
         timeout.polled(now)
 
 
-def test_an_application_that_stops_is_overdue_after_both_intervals() -> None:
+def test_an_application_that_stops_polling_is_overdue() -> None:
     timeout = PollTimeout(10.0)
     timeout.polled(100.0)
     timeout.wake_up_started(101.0)
