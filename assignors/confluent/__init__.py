@@ -11,8 +11,7 @@
 
 from typing import TYPE_CHECKING
 
-from assignors.confluent.consumer import Consumer
-from assignors.confluent.deserializing import DeserializingConsumer
+from assignors.confluent.consumer import Consumer, DeserializingConsumer
 from assignors.library_internals import UnsupportedClientError
 from placement_core.lazy_exports import lazy_exports
 

@@ -35,13 +35,13 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
     ) -> None:
         check_aio_consumer(confluent_kafka.aio.AIOConsumer)
         # confluent wraps the callbacks in the dictionary that it is given, and constructs its own
-        # consumer with it: here one that connects to nothing, and is replaced by ours.
+        # consumer with it: here one that connects to nothing, and is replaced.
         callbacks = {name: consumer_conf[name] for name in _CALLBACKS if name in consumer_conf}
         placeholder = {"group.id": "placeholder", "log_level": 0, **callbacks}
         super().__init__(placeholder, max_workers, executor)
         self._consumer.close()
         wrapped = {name: placeholder[name] for name in callbacks}
-        self._consumer = self._rackward_consumer = _LoopConsumer({**consumer_conf, **wrapped})
+        self._consumer = self._rackward_consumer = AsyncLoopConsumer({**consumer_conf, **wrapped})
 
     def last_assignment(self) -> Assignment | None:
         """Return what :meth:`Consumer.last_assignment` does. Not a coroutine: it does not wait."""
@@ -52,7 +52,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         return self._rackward_consumer.assignments()
 
 
-class _LoopConsumer(Consumer):
+class AsyncLoopConsumer(Consumer):
     """Never uses the fast poll.
 
     To confluent each call from a loop has another identity, so no wake-up could interrupt the one

@@ -139,7 +139,9 @@ class OffsetCommitter:
         """Partitions have been added to librdkafka's assignment; ``committed``: the group's."""
         self._tracker.forget_stored(keys_of(partitions))
         # Where reading starts at the committed offset, only later offsets are uncommitted.
-        resumed = {key_of(each) for each in partitions if each.offset in START_AT_COMMITTED}
+        resumed = {
+            key_of(partition) for partition in partitions if partition.offset in START_AT_COMMITTED
+        }
         self._tracker.record_committed({key: committed[key] for key in resumed & committed.keys()})
 
     def on_revoke(self, keys: list[PartitionKey], *, lost: bool) -> Future[CommitResult] | None:
@@ -203,9 +205,9 @@ class OffsetCommitter:
         with self._unreturned.positions(keys) as unreturned:
             positions = self._native.call(self._native.methods.position, partitions)
         return {
-            key_of(each): unreturned.get(key_of(each))
-            or (position_of(each) if each.offset >= 0 else None)
-            for each in positions
+            key_of(partition): unreturned.get(key_of(partition))
+            or (position_of(partition) if partition.offset >= 0 else None)
+            for partition in positions
         }
 
     def _partitions_to_commit(
@@ -227,9 +229,9 @@ class OffsetCommitter:
         """Commit the partitions that have an offset; see :meth:`GroupMember.commit`."""
         future: Future[CommitResult] = Future()
         offsets = {
-            key_of(each): with_librdkafkas_metadata(position_of(each))
-            for each in partitions
-            if each.offset >= 0
+            key_of(partition): with_librdkafkas_metadata(position_of(partition))
+            for partition in partitions
+            if partition.offset >= 0
         }
 
         def on_response(code: int, codes: Mapping[PartitionKey, int]) -> None:
@@ -264,9 +266,9 @@ class OffsetCommitter:
         """Record what librdkafka has committed."""
         self._tracker.record_committed(
             {
-                key_of(each): position_of(each)
-                for each in partitions
-                if each.offset >= 0 and each.error is None
+                key_of(partition): position_of(partition)
+                for partition in partitions
+                if partition.offset >= 0 and partition.error is None
             }
         )
 

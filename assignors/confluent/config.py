@@ -101,7 +101,6 @@ class Configuration:
     offset_reset: str
     on_commit: Callable[[Any, list[Any]], object] | None
     logger: Any
-    collects_statistics: bool
 
     @property
     def cooperative(self) -> bool:
@@ -224,7 +223,6 @@ def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]
         offset_reset=_get_str(named, "auto.offset.reset", "largest"),
         on_commit=named.get("on_commit"),
         logger=named.get("logger"),
-        collects_statistics=collects_statistics(named),
     )
 
 
@@ -279,7 +277,7 @@ def _with_default_ports(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties with librdkafka's default port for servers without one."""
     changed = dict(properties)
     for name in ("bootstrap.servers", "metadata.broker.list"):
-        servers = [each.strip() for each in _get_str(properties, name, "").split(",")]
+        servers = [server.strip() for server in _get_str(properties, name, "").split(",")]
         if any(servers):
             changed[name] = ",".join(
                 server if server.rpartition("]")[2].count(":") else f"{server}:9092"

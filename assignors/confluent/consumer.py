@@ -1,15 +1,13 @@
 """confluent_kafka.Consumer, in a group whose partitions are assigned by the racks of leaders.
 
-librdkafka takes no assignors but its own. So kafka-python joins the group, with ours, and
-confluent's consumer, of which this is a subclass, is assigned the partitions to read. To an
+librdkafka takes no assignors but its own. So kafka-python joins the group, with one of rackward's,
+and confluent's consumer, of which this is a subclass, is assigned the partitions to read. To an
 application the two are one: methods, callbacks, errors and threads are confluent's.
-
-The parts, each with one job:
 
 - :mod:`~assignors.confluent.member` is the group member, in threads of its own;
 - :mod:`~assignors.confluent.events` are its events for the application;
 - :mod:`~assignors.confluent.polling` handles them in the thread that polls;
-- :mod:`~assignors.confluent.assignment` calls the callbacks and assigns the partitions;
+- :mod:`~assignors.confluent.rebalance` calls the callbacks and assigns the partitions;
 - :mod:`~assignors.confluent.commits` commits offsets through the member;
 - :mod:`~assignors.confluent.statistics` completes the statistics for ``stats_cb``.
 """
@@ -17,18 +15,16 @@ The parts, each with one job:
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from assignors.confluent.assignment import PartitionAssignment, RebalanceCallback
-from assignors.confluent.client_logs import log_event
 from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.config import (
     collects_statistics,
@@ -38,7 +34,6 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
-from assignors.confluent.coordinator import PatternError, parse_subscription
 from assignors.confluent.events import (
     CommitResult,
     Event,
@@ -52,21 +47,45 @@ from assignors.confluent.events import (
 from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
 from assignors.confluent.oauth import share_oauth_callback
+from assignors.confluent.offsets import keys_of
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
-from assignors.confluent.statistics import Statistics, completed
+from assignors.confluent.rebalance import PartitionAssignment, RebalanceCallback
+from assignors.confluent.statistics import Statistics
+from assignors.confluent.subscription import PatternError, parse_subscription
+from assignors.group_leader import sanitize
 from assignors.library_internals import UnsupportedClientError
 
 if TYPE_CHECKING:
+    from confluent_kafka import DeserializingConsumer as _ConfluentDeserializingConsumer
+    from typing_extensions import TypeVar
+
     from assignors.group_leader.history import Assignment
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import Generic, TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+    _ConfluentDeserializingConsumer = confluent_kafka.DeserializingConsumer
+    if not issubclass(_ConfluentDeserializingConsumer, Generic):  # Before confluent-kafka 2.16.
+
+        class _ConfluentDeserializingConsumer(_ConfluentDeserializingConsumer, Generic[K, V]):
+            pass
+
 
 LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""
+
+MAX_LOG_MESSAGE = 2000
+"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
 
 _NOT_GIVEN: Any = object()
 
 
 class Consumer(confluent_kafka.Consumer):
-    """confluent's Consumer with one of our assignors as ``partition.assignment.strategy``.
+    """confluent's Consumer with an assignor of rackward as ``partition.assignment.strategy``.
 
     The strategy is ``leader-rack-aware-cooperative-sticky`` or ``leader-rack-aware-range``. The
     rack of the consumer is ``client.rack``, or what :mod:`assignors.rack_discovery` finds.
@@ -81,6 +100,7 @@ class Consumer(confluent_kafka.Consumer):
     _initialized = False
     _closed = True
     """Also before ``__init__``: every method then raises confluent's own RuntimeError."""
+    _statistics: Statistics | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         properties = merge_arguments(args, kwargs)
@@ -93,9 +113,10 @@ class Consumer(confluent_kafka.Consumer):
             raise ValueError("Failed to create consumer: group.id must be set")
         validate(properties)
         share_oauth_callback(properties)
-        config = librdkafka_config(properties, _commit_callback(weakref.ref(self)))
+        config = librdkafka_config(properties, _weak(self._on_native_commit))
         if collects_statistics(properties):
-            config["stats_cb"] = completed(properties["stats_cb"], _statistics(weakref.ref(self)))
+            self._stats_cb = properties["stats_cb"]
+            config["stats_cb"] = _weak(self._on_statistics)
         super().__init__(config)
         try:
             check_clients()
@@ -108,7 +129,7 @@ class Consumer(confluent_kafka.Consumer):
             raise
         self._configuration = configuration
         self._events = EventQueue()
-        self._events.on_put = _event_callback(weakref.ref(self))
+        self._events.on_put = _weak(self._on_event)
         self._native = NativeConsumer(cast(confluent_kafka.Consumer, super()))
         self._member = GroupMember(configuration, self._events)
         overrides_poll = type(self).poll is not Consumer.poll
@@ -134,13 +155,14 @@ class Consumer(confluent_kafka.Consumer):
             joined_cooperatively=self._joined_cooperatively,
             offset_reset=configuration.offset_reset,
         )
-        self._statistics = Statistics(
-            self._member,
-            self._assignment,
-            self._committer,
-            read_committed=configuration.kafka_python["isolation_level"] == "read_committed",
-        )
-        self._ticker = Ticker(self, configuration.group_id)
+        if collects_statistics(properties):
+            self._statistics = Statistics(
+                self._member,
+                self._assignment,
+                self._committer,
+                read_committed=configuration.kafka_python["isolation_level"] == "read_committed",
+            )
+        self._ticker = Ticker(self._tick, configuration.group_id)
         weakref.finalize(self, _abandon, self._member, self._ticker).atexit = False
         if configuration.auto_commit:
             self._ticker.start()
@@ -163,9 +185,7 @@ class Consumer(confluent_kafka.Consumer):
 
     def seek(self, partition: TopicPartition) -> None:
         """See confluent_kafka.Consumer.seek."""
-        if self._closed:
-            return super().seek(partition)
-        return self._committer.seek(partition)
+        return super().seek(partition) if self._closed else self._committer.seek(partition)
 
     # ---- the subscription
 
@@ -177,22 +197,15 @@ class Consumer(confluent_kafka.Consumer):
         on_lost: RebalanceCallback | None = _NOT_GIVEN,
     ) -> None:
         """See confluent_kafka.Consumer.subscribe."""
-        callbacks: dict[str, Any] = {
-            name: callback
-            for name, callback in (
-                ("on_assign", on_assign),
-                ("on_revoke", on_revoke),
-                ("on_lost", on_lost),
-            )
-            if callback is not _NOT_GIVEN
-        }
+        given: dict[str, Any] = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        callbacks = {name: call for name, call in given.items() if call is not _NOT_GIVEN}
         names = [str(topic) for topic in topics] if isinstance(topics, list) else []
         if (
             self._closed
             or not self._configuration.group_id
             or not all(names)
             or not 0 < len(names) == len(set(names))
-            or not all(callable(callback) for callback in callbacks.values())
+            or not all(map(callable, callbacks.values()))
         ):
             return super().subscribe(topics, **callbacks)  # Raises.
         if self._member.is_fenced:
@@ -203,13 +216,7 @@ class Consumer(confluent_kafka.Consumer):
             code = KafkaError._INVALID_ARG
             raise kafka_exception(code, "Failed to set subscription") from error
         self._assignment.callbacks = {
-            kind: callbacks[name]
-            for kind, name in (
-                (RebalanceKind.ASSIGN, "on_assign"),
-                (RebalanceKind.REVOKE, "on_revoke"),
-                (RebalanceKind.LOST, "on_lost"),
-            )
-            if name in callbacks
+            kind: call for kind in RebalanceKind if (call := callbacks.get(f"on_{kind.value}"))
         }
         self._poller.timeout.polled(time.monotonic())
         self._member.subscribe(subscription)
@@ -231,31 +238,23 @@ class Consumer(confluent_kafka.Consumer):
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """See confluent_kafka.Consumer.assign."""
-        if self._closed:
-            super().assign(partitions)
-        else:
-            self._assignment.assign(partitions)
+        return super().assign(partitions) if self._closed else self._assignment.assign(partitions)
 
     def unassign(self) -> None:
         """See confluent_kafka.Consumer.unassign."""
-        if self._closed:
-            super().unassign()
-        else:
-            self._assignment.unassign()
+        return super().unassign() if self._closed else self._assignment.unassign()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """See confluent_kafka.Consumer.incremental_assign."""
         if self._closed:
-            super().incremental_assign(partitions)
-        else:
-            self._assignment.incremental_assign(partitions)
+            return super().incremental_assign(partitions)
+        return self._assignment.incremental_assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """See confluent_kafka.Consumer.incremental_unassign."""
         if self._closed:
-            super().incremental_unassign(partitions)
-        else:
-            self._assignment.incremental_unassign(partitions)
+            return super().incremental_unassign(partitions)
+        return self._assignment.incremental_unassign(partitions)
 
     # ---- offsets
 
@@ -274,8 +273,7 @@ class Consumer(confluent_kafka.Consumer):
     def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:
         """See confluent_kafka.Consumer.commit."""
         if self._closed:
-            committed: list[TopicPartition] | None = super().commit(*args, **kwargs)
-            return committed
+            return cast(None, super().commit(*args, **kwargs))  # Raises.
         return self._committer.commit(*args, **kwargs)
 
     def store_offsets(
@@ -283,9 +281,8 @@ class Consumer(confluent_kafka.Consumer):
     ) -> None:
         """See confluent_kafka.Consumer.store_offsets."""
         if self._closed:
-            super().store_offsets(message, offsets)
-        else:
-            self._committer.store_offsets(message, offsets)
+            return super().store_offsets(message, offsets)
+        return self._committer.store_offsets(message, offsets)
 
     # ---- the member
 
@@ -361,15 +358,30 @@ class Consumer(confluent_kafka.Consumer):
     def _revoke_all(self) -> None:
         """Revoke all partitions: with the callback and the automatic commit."""
         if not self._member.is_subscribed:
-            assigned = self._native.assignment()
-            self._committer.on_revoke([(p.topic, p.partition) for p in assigned], lost=False)
+            self._committer.on_revoke(keys_of(self._native.assignment()), lost=False)
             return
-        done = threading.Event()
         kind = RebalanceKind.LOST if self._member.is_lost else RebalanceKind.REVOKE
-        self._assignment.rebalance(RebalanceEvent(kind, None, lambda _: done.set()), self)
-        done.wait(self._configuration.session_timeout)
+        event = RebalanceEvent(kind, None)
+        self._assignment.rebalance(event, self)
+        wait([event.handled], self._configuration.session_timeout)
 
     # ---- events
+
+    def _on_event(self) -> None:
+        """Have the next poll, or the one in progress, handle an event."""
+        self._poller.disable_fast_poll()
+        self._ticker.tick_now()
+
+    def _on_native_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Handle librdkafka's ``on_commit``, which is a wake-up or is of a commit of its own."""
+        if partitions and partitions[0].topic == WAKE_UP_TOPIC:
+            self._poller.on_wake_up()
+        else:
+            self._committer.on_native_commit(error, partitions)
+
+    def _on_statistics(self, text: str) -> object:
+        statistics = self._statistics
+        return self._stats_cb(text if statistics is None else statistics.complete(text))
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, RebalanceEvent):
@@ -382,7 +394,13 @@ class Consumer(confluent_kafka.Consumer):
         elif isinstance(event, LogEvent):
             # At close, an error of the logger must not prevent the last commits.
             with suppress(Exception) if self._events.closed else nullcontext():
-                log_event(event, self._configuration)
+                self._configuration.logger.log(
+                    event.level,
+                    "%s [%s] %s",
+                    sanitize(event.name),
+                    self._configuration.kafka_python["client_id"],
+                    sanitize(event.message, MAX_LOG_MESSAGE),
+                )
 
     def _is_idle(self) -> bool:
         if not self._member.is_subscribed:
@@ -405,47 +423,32 @@ class Consumer(confluent_kafka.Consumer):
         elif self._events and not timeout.wake_up_pending:
             self._poller.send_wake_up()
         self._committer.auto_commit(now)
-        if self._configuration.collects_statistics:
+        if self._statistics is not None:
             self._statistics.observe(now)
 
 
-def _commit_callback(
-    reference: weakref.ref[Consumer],
-) -> Callable[[KafkaError | None, list[TopicPartition]], None]:
-    """Return librdkafka's ``on_commit``: for wake-ups, and for its own commits."""
+def _weak(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls ``method`` as long as its consumer is in use.
 
-    def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        consumer = reference()
-        if consumer is None:
-            return
-        if partitions and partitions[0].topic == WAKE_UP_TOPIC:
-            consumer._poller.on_wake_up()
-        else:
-            consumer._committer.on_native_commit(error, partitions)
+    librdkafka and the threads of the membership keep what they are given.
+    """
+    reference = weakref.WeakMethod(method)
 
-    return on_commit
+    def call(*arguments: Any) -> Any:
+        alive = reference()
+        return None if alive is None else alive(*arguments)
 
-
-def _statistics(reference: weakref.ref[Consumer]) -> Callable[[], Statistics | None]:
-    def statistics() -> Statistics | None:
-        consumer = reference()
-        return consumer._statistics if consumer is not None and consumer._initialized else None
-
-    return statistics
-
-
-def _event_callback(reference: weakref.ref[Consumer]) -> Callable[[], None]:
-    """Return a callback for new events: the next poll, or the one in progress, handles them."""
-
-    def on_put() -> None:
-        consumer = reference()
-        if consumer is not None:
-            consumer._poller.disable_fast_poll()
-            consumer._ticker.tick_now()
-
-    return on_put
+    return call
 
 
 def _abandon(member: GroupMember, ticker: Ticker) -> None:
     ticker.stop()
     member.close()
+
+
+class DeserializingConsumer(_ConfluentDeserializingConsumer[K, V], Consumer):  # type: ignore[misc]
+    """confluent's DeserializingConsumer with :class:`Consumer` as its base.
+
+    ``key.deserializer``, ``value.deserializer``, their builders and the errors are confluent's. As
+    there, ``consume`` raises NotImplementedError. :class:`Consumer` describes all other properties.
+    """

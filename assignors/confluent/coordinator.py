@@ -8,9 +8,10 @@ for one of confluent's.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+import concurrent.futures
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import KafkaError as Code
@@ -25,11 +26,12 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 from kafka.future import Future
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
 
 from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.offsets import PartitionKey, Position
+from assignors.confluent.subscription import Subscription, topic_errors
+from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commits import MemberIdentity
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
 progress may delay these for longer: then librdkafka waits for them."""
+
+MAX_REJOIN_DELAY = 1.0
+"""Seconds, at most, that a cooperative member goes on reading before it joins a rebalance."""
 
 _TOPICS_CHANGED = "Metadata for subscribed topic(s) has changed"
 """librdkafka's reason for a rebalance after new topics or partitions, and for the first one."""
@@ -84,6 +89,8 @@ class GroupCoordinator(RackAwareCoordinator):
         """Why the group rebalanced last, for the statistics."""
         self._requested = Subscription(frozenset())
         self._last_member: MemberIdentity | None = None
+        self._settled_generation = NO_GENERATION
+        self._rejoin_at = 0.0
         self._leaves_permanently = False
         self._events = events
         self._wake = wake
@@ -94,9 +101,11 @@ class GroupCoordinator(RackAwareCoordinator):
         super().__init__(client, subscription, **configs)
         # PollTimeout detects an application that does not poll. Brokers get the real interval.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
+        heartbeat_seconds = self.config["heartbeat_interval_ms"] / 1000
+        self._rejoin_delay = min(MAX_REJOIN_DELAY, heartbeat_seconds / 3)
 
     def _bind(self, assignors: Iterable[Any]) -> list[Any]:
-        return [DeferredBoundAssignor(each, self) for each in assignors]
+        return [DeferredBoundAssignor(assignor, self) for assignor in assignors]
 
     # ---- the state of the membership
 
@@ -131,6 +140,18 @@ class GroupCoordinator(RackAwareCoordinator):
     def has_topics(self) -> bool:
         """Whether there is a topic to join for."""
         return bool(self.subscription.subscription)
+
+    @property
+    def seconds_to_rejoin(self) -> float:
+        """Seconds to wait before this member joins a rebalance that another one has begun.
+
+        A restarted process leaves and joins within a second or two. A rebalance that the remaining
+        members end in between is followed by two more, one for the join and one after the moved
+        partitions are revoked. So a cooperative member, which reads meanwhile, waits for others to
+        join. It does not wait for a rebalance that its first heartbeat in a generation reports:
+        that may follow a revocation, after which nobody reads the revoked partitions.
+        """
+        return max(0.0, self._rejoin_at - time.monotonic())
 
     # ---- called by GroupMember
 
@@ -210,6 +231,18 @@ class GroupCoordinator(RackAwareCoordinator):
         # This coordinator has a thread of its own, which may wait for the other members.
         return False
 
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
+        if not response.error_code:
+            self._settled_generation = self.generation_id
+        elif (
+            response.error_code == RebalanceInProgressError.errno
+            and self.cooperative
+            and self._settled_generation == self.generation_id
+            and not self.need_rejoin()
+        ):
+            self._rejoin_at = time.monotonic() + self._rejoin_delay
+        super()._handle_heartbeat_response(response, send_time)
+
     async def _send_heartbeat_request(self) -> Any:
         try:
             return await super()._send_heartbeat_request()
@@ -238,11 +271,12 @@ class GroupCoordinator(RackAwareCoordinator):
         self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
         self.has_joined = True
-        new = set(map(tuple, ConsumerProtocolAssignment.decode(assignment).partitions()))
-        old = set(map(tuple, self.subscription.assigned_partitions()))
-        self._listener.on_join_complete(added=len(new - old))
+        owned = set(self.subscription.assigned_partitions())
         await super()._on_join_complete_async(generation, member_id, protocol, assignment)
-        await self._listener.on_changes_reported()
+        # A rebalance always ends with an assignment in librdkafka. kafka-python does not call the
+        # listener of a cooperative member that gets no new partitions.
+        if self.cooperative and owned.issuperset(self.subscription.assigned_partitions()):
+            await self._listener.on_partitions_assigned(())
 
     # ---- rebalances
 
@@ -253,21 +287,19 @@ class GroupCoordinator(RackAwareCoordinator):
 
         Raise RebalanceSuperseded if it is obsolete.
         """
-        done = Future()
-        keys = () if partitions is None else tuple(sorted(partitions))
+        keys = None if partitions is None else tuple(sorted(partitions))
         # librdkafka would fetch these from the coordinator that it last knew of. Without heartbeats
         # it does not learn of a new one, and would never start reading if the old one is gone.
-        committed = await self._fetch_committed(keys) if kind is RebalanceKind.ASSIGN else None
+        assigned = keys if kind is RebalanceKind.ASSIGN else None
+        committed = None if assigned is None else await self._fetch_committed(assigned)
+        event, done = RebalanceEvent(kind, keys, committed), Future()
 
-        def on_done(handled: bool) -> None:
-            try:
-                self.net.call_soon_threadsafe(lambda: done.success(handled))
-            except RuntimeError:  # The event loop is closed.
-                return
+        def on_handled(handled: concurrent.futures.Future[bool]) -> None:
+            with suppress(RuntimeError):  # The event loop is closed.
+                self.net.call_soon_threadsafe(lambda: done.success(handled.result()))
 
-        self._events.put(
-            RebalanceEvent(kind, None if partitions is None else keys, on_done, committed)
-        )
+        event.handled.add_done_callback(on_handled)
+        self._events.put(event)
         if not await done:
             raise RebalanceSuperseded(kind.value)
 
@@ -283,7 +315,10 @@ class GroupCoordinator(RackAwareCoordinator):
                 "group=%s committed offsets not available: %s", self.group_id, format_error(error)
             )
             return None
-        return {tuple(tp): Position(each.offset, each.leader_epoch) for tp, each in offsets.items()}
+        return {
+            tuple(partition): Position(committed.offset, committed.leader_epoch)
+            for partition, committed in offsets.items()
+        }
 
     # ---- topics
 
@@ -324,27 +359,12 @@ Rebalance = Callable[[RebalanceKind, Iterable[PartitionKey] | None], Awaitable[N
 
 
 class RebalanceListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Calls ``rebalance`` in librdkafka's order: a rebalance always ends with an assignment.
-
-    kafka-python does not call the listener of a cooperative member that gets no new partitions;
-    then an assignment of no partitions is reported.
-    """
+    """Calls ``rebalance`` as librdkafka calls an application's callbacks."""
 
     def __init__(self, cooperative: Callable[[], bool], rebalance: Rebalance) -> None:
         self._cooperative = cooperative
         self._rebalance = rebalance
         self._has_assignment = False
-        self._empty_assignment_due = False
-
-    def on_join_complete(self, added: int) -> None:
-        """A join has ended, which assigns ``added`` new partitions."""
-        self._empty_assignment_due = self._cooperative() and added == 0
-
-    async def on_changes_reported(self) -> None:
-        """kafka-python has called this listener for all changes of a join."""
-        due, self._empty_assignment_due = self._empty_assignment_due, False
-        if due:
-            await self.on_partitions_assigned(())
 
     def reset(self) -> None:
         """The member has left, and has no assignment."""
@@ -365,87 +385,3 @@ class RebalanceListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     async def on_partitions_lost(self, lost: Any = None) -> None:  # noqa: ARG002
         self._has_assignment = False
         await self._rebalance(RebalanceKind.LOST, None)
-
-
-# ---- The application's subscription: names of topics, and patterns that start with ``^``.
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """Names of topics, and patterns. Patterns match no topic that ``ignored`` matches."""
-
-    names: frozenset[str]
-    patterns: tuple[re.Pattern[str], ...] = ()
-    ignored: tuple[re.Pattern[str], ...] = ()
-
-    def topics(self, known: Iterable[str]) -> set[str]:
-        """Return the names, and those of the ``known`` topics of the cluster that match."""
-        return set(self.names).union(
-            topic
-            for topic in known
-            if any(pattern.match(topic) for pattern in self.patterns)
-            and not any(pattern.match(topic) for pattern in self.ignored)
-        )
-
-
-class PatternError(ValueError):
-    """An invalid pattern."""
-
-
-def parse_subscription(topics: Collection[str], ignored: Iterable[str] = ()) -> Subscription:
-    """Return the subscription that confluent's ``subscribe`` makes of ``topics``.
-
-    ``ignored`` are the patterns of ``topic.blacklist``. Raise PatternError.
-    """
-    return Subscription(
-        frozenset(topic for topic in topics if not topic.startswith("^")),
-        tuple(_compile(topic) for topic in topics if topic.startswith("^")),
-        tuple(_compile(pattern) for pattern in ignored),
-    )
-
-
-_CHARACTER_CLASSES = {
-    "alpha": "a-zA-Z",
-    "digit": "0-9",
-    "alnum": "a-zA-Z0-9",
-    "upper": "A-Z",
-    "lower": "a-z",
-    "space": r"\s",
-    "blank": r" \t",
-    "xdigit": "0-9a-fA-F",
-    "punct": r"!-/:-@\[-`{-~",
-}
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern with POSIX character classes, as librdkafka supports them."""
-    translated = re.sub(
-        r"\[:([a-z]+):\]", lambda match: _CHARACTER_CLASSES.get(match[1], match[0]), pattern
-    )
-    try:
-        return re.compile(translated)
-    except re.error as error:
-        raise PatternError(f"invalid pattern {pattern!r}: {error}") from error
-
-
-def topic_errors(
-    names: Iterable[str],
-    previous_names: Collection[str],
-    *,
-    known: Collection[str],
-    unauthorized: Collection[str],
-) -> dict[str, int]:
-    """Return the error code of each of ``names`` that a metadata response shows as unavailable.
-
-    ``known`` and ``unauthorized`` are of that response. A topic counts as missing only if it was
-    among ``previous_names``, at the previous response: this one may be to an older request.
-    """
-    errors: dict[str, int] = {}
-    for topic in sorted(names):
-        if not is_topic_name(topic):
-            errors[topic] = Code.TOPIC_EXCEPTION
-        elif topic in unauthorized:
-            errors[topic] = Code.TOPIC_AUTHORIZATION_FAILED
-        elif topic not in known and topic in previous_names:
-            errors[topic] = Code.UNKNOWN_TOPIC_OR_PART
-    return errors

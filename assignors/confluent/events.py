@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
@@ -41,25 +43,18 @@ class RebalanceEvent:
     """Partitions that the application gets or gives up. None stands for all that it has.
 
     ``committed`` are the group's committed offsets of assigned partitions; None: unknown.
-
-    ``on_done`` is called once: with True when the application has handled the event, with False
-    when the event is obsolete.
+    ``handled`` is True when the application has handled the event, False when it is obsolete.
     """
 
     kind: RebalanceKind
     partitions: tuple[PartitionKey, ...] | None
-    on_done: Callable[[bool], None]
     committed: Mapping[PartitionKey, Position] | None = None
-    _done: bool = field(default=False, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    handled: Future[bool] = field(default_factory=Future, init=False)
 
     def finish(self, handled: bool) -> None:
-        """Call ``on_done``, the first time."""
-        with self._lock:
-            if self._done:
-                return
-            self._done = True
-        self.on_done(handled)
+        """Set the result of ``handled``, the first time."""
+        with suppress(InvalidStateError):
+            self.handled.set_result(handled)
 
 
 @dataclass(frozen=True)

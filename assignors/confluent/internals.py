@@ -23,6 +23,7 @@ from assignors.library_internals import (
 )
 
 try:
+    from kafka.coordinator.base import BaseCoordinator
     from kafka.net.selector import NetworkSelector
 except ImportError as error:
     raise unsupported_import(error, "kafka-python", KAFKA_PYTHON) from error
@@ -39,7 +40,8 @@ INTERNALS: Internals = {
 }
 """What is read or assigned; see `assignors.library_internals`."""
 
-EVENT_LOOP: Internals = {
+KAFKA_PYTHON_INTERNALS: Internals = {
+    BaseCoordinator: ["_handle_heartbeat_response(self, response, send_time)"],
     NetworkSelector: [
         "__init__(self, configs)",
         "cancel(self, task)",
@@ -51,7 +53,7 @@ EVENT_LOOP: Internals = {
         "start(self)",
     ],
 }
-"""The same of kafka-python's event loop, which this package extends."""
+"""The same of kafka-python: what only this package uses, besides the common table."""
 
 AIO_CONSUMER = ["__init__(self, consumer_conf, max_workers, executor)", "self._consumer"]
 """The same of confluent's AIOConsumer, which constructs its consumer from the dictionary that it is
@@ -77,7 +79,10 @@ def check_clients() -> None:
     _check(INTERNALS)
     check_kafka_python()
     check_internals(
-        EVENT_LOOP, library="kafka-python", version=version("kafka-python"), supported=KAFKA_PYTHON
+        KAFKA_PYTHON_INTERNALS,
+        library="kafka-python",
+        version=version("kafka-python"),
+        supported=KAFKA_PYTHON,
     )
 
 

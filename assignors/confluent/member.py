@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
 
-from assignors.confluent.client_logs import MEMBER_LOG_FILTER
 from assignors.confluent.config import Configuration
-from assignors.confluent.connection import CoordinatorConnection
-from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
+from assignors.confluent.connection import MEMBER_LOG_FILTER, CoordinatorConnection
+from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded
 from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
 from assignors.confluent.offsets import PartitionKey, Position
+from assignors.confluent.subscription import Subscription
 from assignors.group_leader import format_error, format_traceback, log
 from assignors.kafka_python.commits import (
     REBALANCE_IN_PROGRESS,
@@ -294,6 +294,8 @@ class GroupMember:
             self._left_for_poll_timeout = False
         if not coordinator.has_topics and not coordinator.has_joined:
             return IDLE_SECONDS
+        if pause := coordinator.seconds_to_rejoin:
+            return pause
         coordinator.poll(timeout_ms=JOIN_MS)
         return 0.0 if coordinator.need_rejoin() else IDLE_SECONDS
 

@@ -35,7 +35,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
@@ -417,20 +417,16 @@ class PollTimeout:
             return late if late is not None and late > 0 else None
 
 
-class _Ticking(Protocol):
-    def _tick(self, now: float) -> None: ...
-
-
 class Ticker:
-    """A daemon thread that calls a consumer's ``_tick`` every TICK_SECONDS.
+    """A daemon thread that calls ``tick``, a method of a consumer, every TICK_SECONDS.
 
     It does what is due although the application does not poll: wake-ups and automatic commits.
     It ends when the consumer is closed or garbage-collected. A tick may wait for the end of the
     application's poll, so nothing else waits for this thread.
     """
 
-    def __init__(self, consumer: _Ticking, name: str) -> None:
-        self._consumer = weakref.ref(consumer)
+    def __init__(self, tick: Callable[[float], None], name: str) -> None:
+        self._tick = weakref.WeakMethod(tick)
         self._due = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(
@@ -457,8 +453,8 @@ class Ticker:
         while True:
             self._due.wait(TICK_SECONDS)
             self._due.clear()
-            consumer = self._consumer()
-            if self._stopped or consumer is None:
+            tick = self._tick()
+            if self._stopped or tick is None:
                 return
-            consumer._tick(time.monotonic())
-            del consumer
+            tick(time.monotonic())
+            del tick

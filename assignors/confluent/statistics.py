@@ -11,38 +11,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from assignors.confluent.assignment import PartitionAssignment
 from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.events import RebalanceKind
 from assignors.confluent.member import GroupMember
 from assignors.confluent.offsets import PartitionKey, Position
-
-
-@dataclass(frozen=True)
-class GroupFields:
-    """The fields of ``cgrp``. Ages are in milliseconds."""
-
-    state: str = "init"
-    stateage: int = 0
-    join_state: str = "init"
-    rebalance_age: int = 0
-    rebalance_cnt: int = 0
-    rebalance_reason: str = ""
-    assignment_size: int = 0
+from assignors.confluent.rebalance import PartitionAssignment
 
 
 def complete_statistics(
     text: str,
-    group: GroupFields,
+    group: Mapping[str, object],
     committed: Mapping[PartitionKey, Position],
     *,
     read_committed: bool,
 ) -> str:
-    """Return the JSON object ``text`` with ``cgrp``, and with the offsets in ``committed``.
+    """Return the JSON object ``text`` with these fields of ``cgrp``, and with committed offsets.
 
     ``consumer_lag`` is counted to the last stable offset if ``read_committed``, else to the high
     watermark. Text that is no JSON object, and parts of it that have an unknown form, stay as they
@@ -54,7 +40,7 @@ def complete_statistics(
         return text
     if not isinstance(statistics, dict):
         return text
-    statistics["cgrp"] = _object(statistics.get("cgrp")) | vars(group)
+    statistics["cgrp"] = _object(statistics.get("cgrp")) | dict(group)
     topics = _object(statistics.get("topics"))
     end_field = "ls_offset" if read_committed else "hi_offset"
     for (topic, partition), position in committed.items():
@@ -79,16 +65,7 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-class _Membership(Protocol):
-    """What :func:`join_state` reads of a :class:`GroupMember`."""
-
-    @property
-    def is_stable(self) -> bool: ...
-    @property
-    def is_joining(self) -> bool: ...
-
-
-def join_state(member: _Membership, handling: RebalanceKind | None) -> str:
+def join_state(handling: RebalanceKind | None, *, is_stable: bool, is_joining: bool) -> str:
     """Return librdkafka's name of the state of a join.
 
     ``handling`` is the rebalance that the application is handling.
@@ -96,9 +73,9 @@ def join_state(member: _Membership, handling: RebalanceKind | None) -> str:
     if handling is not None:
         assigning = handling is RebalanceKind.ASSIGN
         return "wait-assign-call" if assigning else "wait-unassign-call"
-    if member.is_stable:
+    if is_stable:
         return "steady"
-    return "wait-join" if member.is_joining else "init"
+    return "wait-join" if is_joining else "init"
 
 
 class Statistics:
@@ -127,43 +104,23 @@ class Statistics:
 
     def complete(self, text: str) -> str:
         """Return the statistics in ``text`` with the fields of the group filled in."""
-        assignment = self._assignment
-        if not self._member.is_subscribed and not assignment.rebalances:
+        member, assignment = self._member, self._assignment
+        if not member.is_subscribed and not assignment.rebalances:
             return text
         now = time.monotonic()
         self.observe(now)
-        group = GroupFields(
-            state=self._state,
-            stateage=_milliseconds(now - self._state_since),
-            join_state=join_state(self._member, assignment.handling),
-            rebalance_age=(
-                0
-                if assignment.last_rebalance is None
-                else _milliseconds(now - assignment.last_rebalance)
+        last_rebalance = now if assignment.last_rebalance is None else assignment.last_rebalance
+        group = {
+            "state": self._state,
+            "stateage": int((now - self._state_since) * 1000),
+            "join_state": join_state(
+                assignment.handling, is_stable=member.is_stable, is_joining=member.is_joining
             ),
-            rebalance_cnt=assignment.rebalances,
-            rebalance_reason=self._member.rebalance_reason,
-            assignment_size=len(assignment.owned or ()),
-        )
+            "rebalance_age": int((now - last_rebalance) * 1000),
+            "rebalance_cnt": assignment.rebalances,
+            "rebalance_reason": member.rebalance_reason,
+            "assignment_size": len(assignment.owned or ()),
+        }
         return complete_statistics(
             text, group, self._committer.committed(), read_committed=self._read_committed
         )
-
-
-def _milliseconds(seconds: float) -> int:
-    return int(seconds * 1000)
-
-
-def completed(
-    stats_cb: Callable[[str], object], statistics: Callable[[], Statistics | None]
-) -> Callable[[str], object]:
-    """Return a ``stats_cb`` for librdkafka that calls the application's with completed statistics.
-
-    ``statistics`` returns None while there are none to complete.
-    """
-
-    def complete(text: str) -> object:
-        known = statistics()
-        return stats_cb(text if known is None else known.complete(text))
-
-    return complete

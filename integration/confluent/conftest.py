@@ -1,8 +1,4 @@
-"""Fixtures: each test can run on confluent_kafka's Consumer and on rackward's, to compare them.
-
-What confluent_kafka's does depends on its version only, so its tests are marked slow: they are to
-be run before a test is changed and after the pinned version has changed.
-"""
+"""Fixtures: consumers that are closed after the test, and a topic with records."""
 
 from __future__ import annotations
 
@@ -17,24 +13,17 @@ from tests.support.waiting import TEST_TIMEOUT
 
 # Imported by the fixtures: a missing extra must skip tests, not break the collection.
 if TYPE_CHECKING:
-    from integration.support.confluent import Consumers, Variant
+    from integration.support.confluent import Consumers
 
 RECORDS = 10
 """Per partition of `filled`."""
 
 
-@pytest.fixture(params=[pytest.param("confluent", marks=pytest.mark.slow), "rackward"])
-def variant(request: pytest.FixtureRequest) -> Variant:
-    from integration.support.confluent import VARIANTS
-
-    return VARIANTS[request.param]
-
-
 @pytest.fixture
-def consumers(variant: Variant, cluster: Cluster) -> Iterator[Consumers]:
-    from integration.support.confluent import Consumers
+def consumers(cluster: Cluster) -> Iterator[Consumers]:
+    from integration.support.confluent import RACKWARD, Consumers
 
-    consumers = Consumers(variant, cluster.bootstrap_servers)
+    consumers = Consumers(RACKWARD, cluster.bootstrap_servers)
     yield consumers
     consumers.close()
 

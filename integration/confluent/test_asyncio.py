@@ -1,4 +1,4 @@
-"""The same tests on confluent's AIOConsumer and on rackward's."""
+"""The AIOConsumer: callbacks on the loop, several members in one, statistics and the logger."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import confluent_kafka.aio
 import pytest
 from confluent_kafka import TopicPartition
 
-import assignors.confluent
-from integration.support.confluent import RACKWARD, Variant, new_group, partition_keys
+from assignors.confluent import AIOConsumer
+from integration.support.confluent import RACKWARD, new_group, partition_keys
 from integration.support.topics import committed
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
@@ -24,18 +23,14 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 
 @pytest.fixture
-def make(variant: Variant, cluster: Cluster) -> Callable[..., Any]:
-    kind: Any = confluent_kafka.aio.AIOConsumer
-    if variant is RACKWARD:
-        kind = assignors.confluent.AIOConsumer
-
-    def construct(group: str, **settings: Any) -> Any:
-        return kind(
+def make(cluster: Cluster) -> Callable[..., AIOConsumer]:
+    def construct(group: str, **settings: Any) -> AIOConsumer:
+        return AIOConsumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": variant.cooperative,
+                "partition.assignment.strategy": RACKWARD.cooperative,
                 "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 "log_level": 0,
@@ -128,7 +123,7 @@ def test_two_members_in_one_loop(make: Callable[..., Any], filled: str) -> None:
 
             async def poll(consumer: Any, index: int) -> None:
                 deadline = time.monotonic() + TEST_TIMEOUT
-                while {1, 2} != {len(each) for each in assignments}:
+                while {1, 2} != {len(assigned) for assigned in assignments}:
                     assert time.monotonic() < deadline, assignments
                     await consumer.poll(0.05)
                     assignments[index] = await consumer.assignment()

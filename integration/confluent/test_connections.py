@@ -16,13 +16,13 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from integration.support.confluent import (
     RACKWARD,
     Consumers,
-    Variant,
     poll_until,
     raised_code,
     read_records,
 )
+from integration.support.secured import Listener, secured_properties
 from rackward.testing import LocalCluster
-from tests.support.security import make_authority
+from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT
 
 PASSWORD = "wonderland-1865"
@@ -34,7 +34,7 @@ class Secured:
     """A broker with a listener for SASL_SSL, and a topic of nine records."""
 
     bootstrap: str
-    authority: Path
+    authority: str
     topic: str
 
     @property
@@ -44,7 +44,7 @@ class Secured:
             "sasl.mechanisms": "PLAIN",
             "sasl.username": "alice",
             "sasl.password": PASSWORD,
-            "ssl.ca.location": str(self.authority),
+            "ssl.ca.location": self.authority,
             "reconnect.backoff.ms": 300,
         }
 
@@ -52,22 +52,12 @@ class Secured:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     authority = make_authority()
-    server = authority.sign("server")
-    listener = "listener.name.rack_0."
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    protocols = "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,RACK_0:SASL_SSL"
     properties = {
-        "listener.security.protocol.map": protocols,
-        f"{listener}sasl.enabled.mechanisms": "PLAIN",
-        f"{listener}plain.sasl.jaas.config": f'{login} required user_alice="{PASSWORD}";',
-        f"{listener}ssl.keystore.type": "PEM",
-        f"{listener}ssl.keystore.certificate.chain": server.pem + authority.pem,
-        f"{listener}ssl.keystore.key": server.key_pem(),
+        **secured_properties(authority, [Listener("SASL_SSL", ["PLAIN"])], {"alice": PASSWORD}),
         "auto.create.topics.enable": "true",
         "num.partitions": "3",
     }
-    path = tmp_path_factory.mktemp("tls") / "authority.pem"
-    path.write_text(authority.pem)
+    path = write_file(tmp_path_factory.mktemp("tls"), "authority.pem", authority.pem)
     with LocalCluster(("a",), server_properties=properties) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
         for _ in range(9):
@@ -97,9 +87,9 @@ LOOKUP_ERRORS = [
 ]
 
 
-def test_no_broker_can_be_reached(variant: Variant) -> None:
+def test_no_broker_can_be_reached() -> None:
     errors: list[tuple[int, int]] = []
-    consumers = Consumers(variant, "127.0.0.1:1")
+    consumers = Consumers(RACKWARD, "127.0.0.1:1")
     consumer = consumers(
         {
             "error_cb": lambda error: errors.append((error.code(), threading.get_ident())),
@@ -133,7 +123,6 @@ def test_no_broker_can_be_reached(variant: Variant) -> None:
     ids=["password", "authority", "protocol"],
 )
 def test_refused_connections(
-    variant: Variant,
     secured: Secured,
     wrong: dict[str, Any],
     expected: int,
@@ -142,7 +131,7 @@ def test_refused_connections(
     caplog.set_level(logging.DEBUG)
     errors: list[Any] = []
     settings = {**secured.settings, **wrong, "error_cb": errors.append}
-    consumers = Consumers(variant, secured.bootstrap)
+    consumers = Consumers(RACKWARD, secured.bootstrap)
     consumer = consumers({k: v for k, v in settings.items() if v is not None})
     consumer.subscribe([secured.topic])
     codes = {expected, KafkaError._ALL_BROKERS_DOWN}
@@ -158,19 +147,9 @@ def test_refused_connections(
     assert PASSWORD not in output
 
 
-def test_sasl_and_tls(variant: Variant, secured: Secured) -> None:
-    consumers = Consumers(variant, secured.bootstrap)
-    consumer = consumers({**secured.settings, "enable.auto.commit": False})
-    consumer.subscribe([secured.topic])
-    assert len(read_records(consumer, 9)) == 9
-    committed = consumer.commit(asynchronous=False)
-    assert sum(each.offset for each in committed if each.offset > 0) == 9
-    consumer.close()
-
-
-def test_new_sasl_credentials(variant: Variant, secured: Secured) -> None:
+def test_new_sasl_credentials(secured: Secured) -> None:
     errors: list[Any] = []
-    consumers = Consumers(variant, secured.bootstrap)
+    consumers = Consumers(RACKWARD, secured.bootstrap)
     wrong = {
         "sasl.password": WRONG_PASSWORD,
         "error_cb": errors.append,
@@ -189,9 +168,9 @@ def test_new_sasl_credentials(variant: Variant, secured: Secured) -> None:
 def test_java_property_names(secured: Secured, inline: bool) -> None:
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"
     trust = (
-        {"ssl.truststore.certificates": secured.authority.read_text()}
+        {"ssl.truststore.certificates": Path(secured.authority).read_text()}
         if inline
-        else {"ssl.truststore.location": str(secured.authority)}
+        else {"ssl.truststore.location": secured.authority}
     )
     consumers = Consumers(RACKWARD, secured.bootstrap)
     consumer = consumers(

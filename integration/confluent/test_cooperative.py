@@ -1,9 +1,13 @@
-"""A member joins a cooperative group: which partitions move, and how long the others pause."""
+"""A member of a cooperative group joins or is restarted: what moves, and what that costs others."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from assignors.confluent.offsets import PartitionKey
 from integration.support.confluent import Confluent
@@ -11,6 +15,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, replicas_led_from
 from integration.support.topics import create_topic, new_name, produce_steadily
 from rackward.testing import Cluster
+from tests.support.waiting import wait_until
 
 MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 MAX_PAUSE = 0.2
@@ -84,3 +89,33 @@ def test_unmoved_partitions_are_read_while_a_member_joins(
     print("longest pause of an unmoved partition:", ", ".join(measured))
     record_property("longest pause of an unmoved partition", measured[-1])
     assert good, measured
+
+
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
+def test_a_quick_restart_costs_one_generation(cluster: Cluster, filled: str) -> None:
+    # The replacement joins within a second after the remaining member has heard of the leave. On a
+    # busy machine that may take it longer, so there are several attempts.
+    everything = {(filled, partition) for partition in range(3)}
+    states: list[str] = []
+    statistics: dict[str, Any] = {
+        "statistics.interval.ms": 20,
+        "stats_cb": lambda text: states.append(json.loads(text)["cgrp"]["join_state"]),
+    }
+    settings: dict[str, Any] = {"heartbeat.interval.ms": 3000}
+    costs: list[int] = []
+    with ConsumerGroup(cluster, topics=[filled], client=Confluent(), **settings) as group:
+        group.start("remaining", "a", **statistics)
+        group.start("restarted", "b")
+        while costs[-1:] != [1] and len(costs) < ATTEMPTS:
+            # Until a heartbeat has confirmed the generation.
+            before = group.settle(everything, within=STEP_TIMEOUT, hold=3.5)
+            generation = group.generation
+            states.clear()
+            group.stop("restarted")
+            wait_until(lambda: "init" in states, STEP_TIMEOUT, "the rebalance")
+            group.start("restarted", "b")
+            now = group.settle(everything, within=STEP_TIMEOUT, after=generation)
+            costs.append(group.generation - generation)
+    assert costs[-1] == 1, costs
+    # Nothing moves but what the restarted member had, and gets again.
+    assert now == before

@@ -3,11 +3,11 @@
 Each consumer is this module, run as a program that reports a batch when ``consume`` has returned
 it:
 
-    python -m integration.confluent.test_crashes VARIANT BOOTSTRAP GROUP TOPIC COUNT SECONDS
+    python -m integration.confluent.test_crashes CLASS BOOTSTRAP GROUP TOPIC
 
-VARIANT is a name of `integration.support.confluent.Variant`, with ``-aio`` for the AIOConsumer.
-Each line of standard output is a JSON list for one batch: topic, partition and next offset of each
-partition in it. The process ends when it is killed, or when its standard input is closed.
+CLASS is Consumer or AIOConsumer. Each line of standard output is a JSON list for one batch: topic,
+partition and next offset of each partition in it. The process ends when it is killed, or when its
+standard input is closed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka.aio
 import pytest
 
-import assignors.confluent
-from integration.support.confluent import VARIANTS, new_group
+from assignors.confluent import AIOConsumer, Consumer
+from integration.support.confluent import RACKWARD, new_group
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name, produce_steadily
 from rackward.testing import Cluster
@@ -35,8 +34,9 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
-READERS = ("confluent", "rackward", "confluent-aio", "rackward-aio")
+READERS = ("Consumer", "AIOConsumer")
 PARTITIONS = 6
+MAX_RECORDS = 1_000_000
 CALL_SECONDS = 5.0
 """Timeout of one call of ``consume``, for more records than the topic has."""
 
@@ -48,7 +48,7 @@ class Reader:
         self.group = group
         self.delivered: dict[tuple[str, int], int] = {}
         self.batches = 0
-        arguments = [name, bootstrap, group, topic, "1000000", str(CALL_SECONDS)]
+        arguments = [name, bootstrap, group, topic]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "integration.confluent.test_crashes", *arguments],
             stdin=subprocess.PIPE,
@@ -103,48 +103,38 @@ def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluste
         )
         for name, reader in readers.items()
     }
-    print("records committed and not returned:", lost)
     assert lost == dict.fromkeys(READERS, 0)
 
 
 # The consumer: this module as a program.
 
-AIO = {
-    "confluent": confluent_kafka.aio.AIOConsumer,
-    "rackward": assignors.confluent.AIOConsumer,
-}
-
 
 def main() -> None:
     """Read until killed."""
-    name, bootstrap, group, topic, count, seconds = sys.argv[1:]
+    name, bootstrap, group, topic = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    variant = VARIANTS[name.removesuffix("-aio")]
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 300,
-        "partition.assignment.strategy": variant.cooperative,
+        "partition.assignment.strategy": RACKWARD.cooperative,
         "client.rack": "a",
         "log_level": 0,
     }
-    if name.endswith("-aio"):
-        asyncio.run(_read(AIO[variant.name], settings, topic, int(count), float(seconds)))
-        return
-    consumer = variant.consumer(settings)
+    if name == "AIOConsumer":
+        asyncio.run(_read(settings, topic))
+    consumer = Consumer(settings)
     consumer.subscribe([topic])
     while True:
-        _report(consumer.consume(int(count), float(seconds)))
+        _report(consumer.consume(MAX_RECORDS, CALL_SECONDS))
 
 
-async def _read(
-    make: Any, settings: dict[str, Any], topic: str, count: int, seconds: float
-) -> None:
-    consumer = make(settings)
+async def _read(settings: dict[str, Any], topic: str) -> None:
+    consumer = AIOConsumer(settings)
     await consumer.subscribe([topic])
     while True:
-        _report(await consumer.consume(count, seconds))
+        _report(await consumer.consume(MAX_RECORDS, CALL_SECONDS))
 
 
 def _report(batch: Iterable[Any]) -> None:

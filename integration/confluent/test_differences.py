@@ -220,10 +220,10 @@ def test_no_common_group_with_librdkafkas_assignors(
     # It goes on trying, and reads on from the committed offsets.
     messages = poll_until(
         rackwards,
-        until=lambda messages: sum(each.error() is None for each in messages) == 3,
+        until=lambda messages: sum(message.error() is None for message in messages) == 3,
         what="three records",
     )
-    read = [(each.partition(), each.offset()) for each in messages if each.error() is None]
+    read = [(m.partition(), m.offset()) for m in messages if m.error() is None]
     assert read == [(2, 7), (2, 8), (2, 9)]
 
 

@@ -27,7 +27,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from integration.support.confluent import CONFLUENT, RACKWARD, Variant, new_group
+from assignors.confluent import Consumer
+from integration.support.confluent import RACKWARD, new_group
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, described, new_name
 from rackward.testing import Cluster
@@ -119,15 +120,10 @@ class Members:
 
 
 def test_each_record_is_written_once(cluster: Cluster) -> None:
-    assert_copied_exactly_once(cluster, RACKWARD)
-
-
-def assert_copied_exactly_once(cluster: Cluster, variant: Variant) -> None:
     source = create_topic(cluster, new_name("source"), replicas_led_from(evenly(PARTITIONS)))
     target = create_topic(cluster, new_name("target"), replicas_led_from(evenly(PARTITIONS)))
     group = new_group()
     members = Members(
-        f"--variant={variant.name}",
         f"--bootstrap={cluster.bootstrap_servers}",
         f"--group={group}",
         f"--input={source}",
@@ -325,10 +321,9 @@ class Pipeline:
 def main(arguments: list[str]) -> None:
     """Copy records until standard input is closed."""
     parser = argparse.ArgumentParser()
-    for name in ("variant", "bootstrap", "group", "input", "output", "name", "rack"):
+    for name in ("bootstrap", "group", "input", "output", "name", "rack"):
         parser.add_argument(f"--{name}", required=True)
     options = parser.parse_args(arguments)
-    variant = {each.name: each for each in (CONFLUENT, RACKWARD)}[options.variant]
     producer = Producer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -339,13 +334,13 @@ def main(arguments: list[str]) -> None:
         }
     )
     producer.init_transactions(TEST_TIMEOUT)
-    consumer = variant.consumer(
+    consumer = Consumer(
         {
             "bootstrap.servers": options.bootstrap,
             "group.id": options.group,
             "client.id": options.name,
             "client.rack": options.rack,
-            "partition.assignment.strategy": variant.cooperative,
+            "partition.assignment.strategy": RACKWARD.cooperative,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from integration.support.confluent import (
-    RACKWARD,
     Callbacks,
     Consumers,
     new_group,
@@ -30,7 +29,7 @@ ATTEMPTS = 3
 
 
 def states(cluster: Cluster, *groups: str) -> list[str]:
-    return [each["group_state"] for each in described(cluster, *groups)]
+    return [group["group_state"] for group in described(cluster, *groups)]
 
 
 def both_are_assigned(one: Any, other: Any, _: object) -> bool:
@@ -65,7 +64,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
             until=partial(both_are_assigned, one, other),
             what="an assignment each",
         )
-        if all(each.error() is None for each in messages):
+        if all(message.error() is None for message in messages):
             break
     stale = one.consumer_group_metadata()
     wait_until(
@@ -207,6 +206,36 @@ def test_a_restarted_static_member_gets_its_partitions_back(
     assert calls.calls == []
 
 
+def instance_ids(cluster: Cluster, group: str) -> list[str | None]:
+    """Return the instance id, or None, of each member in the coordinator's description."""
+    (description,) = described(cluster, group)
+    return [member["group_instance_id"] for member in description["members"]]
+
+
+def test_a_dynamic_member_leaves_and_a_static_one_stays(
+    consumers: Consumers, filled: str, cluster: Cluster
+) -> None:
+    group = new_group()
+    # Longer than this test takes, so that no member leaves because of its session timeout.
+    static_settings = {"group.instance.id": "i", "session.timeout.ms": 240_000}
+    dynamic, static = consumers(group=group), consumers(static_settings, group=group)
+    for consumer in (dynamic, static):
+        consumer.subscribe([filled])
+    poll_until(
+        dynamic,
+        static,
+        until=lambda _: dynamic.assignment() and static.assignment(),
+        what="an assignment each",
+    )
+    assert sorted(instance_ids(cluster, group), key=str) == [None, "i"]
+    static.close()
+    assert len(instance_ids(cluster, group)) == 2
+    dynamic.close()
+    wait_until(
+        lambda: instance_ids(cluster, group) == ["i"], TEST_TIMEOUT, "the dynamic one has left"
+    )
+
+
 MEMBER = """
 import sys, time
 from assignors.confluent import Consumer
@@ -233,8 +262,10 @@ consumer.close()
 """
 
 
-def test_a_member_imports_numpy_when_it_leads_its_group(cluster: Cluster, filled: str) -> None:
-    group, consumers = new_group(), Consumers(RACKWARD, cluster.bootstrap_servers)
+def test_a_member_imports_numpy_when_it_leads_its_group(
+    consumers: Consumers, cluster: Cluster, filled: str
+) -> None:
+    group = new_group()
     leader = consumers(group=group)
     leader.subscribe([filled])
     read_records(leader, 30)
@@ -254,4 +285,3 @@ def test_a_member_imports_numpy_when_it_leads_its_group(cluster: Cluster, filled
     finally:
         member.kill()
         member.wait()
-        consumers.close()

@@ -19,11 +19,11 @@ from integration.support.confluent import (
     RACKWARD,
     Callbacks,
     Consumers,
-    Variant,
     new_group,
     poll_until,
     read_records,
 )
+from integration.support.secured import Listener, secured_properties
 from integration.support.topics import new_name
 from rackward.testing import LocalCluster
 from tests.support.security import (
@@ -70,19 +70,12 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    listener = "listener.name.rack_0."
+    authority = make_authority()
     properties = {
-        "listener.security.protocol.map": (
-            "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,RACK_0:SASL_PLAINTEXT"
-        ),
-        f"{listener}sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{listener}oauthbearer.sasl.jaas.config": (
-            f'{MODULE} required unsecuredLoginStringClaim_sub="broker";'
-        ),
+        **secured_properties(authority, [Listener("SASL_PLAINTEXT", ["OAUTHBEARER"])], {}),
         "auto.create.topics.enable": "true",
         "num.partitions": "3",
     }
-    authority = make_authority()
     ca = write_file(tmp_path_factory.mktemp("oauth"), "ca.pem", authority.pem)
     with LocalCluster(("a",), server_properties=properties) as cluster:
         secured = Secured(cluster, cluster.bootstrap("a"), "t", authority, ca)
@@ -144,33 +137,30 @@ def assert_no_secret(output: str, *tokens: str) -> None:
     assert not [token for token in tokens if token in output]
 
 
-def assert_reauthenticated(variant: Variant, log: str) -> None:
+def assert_reauthenticated(log: str) -> None:
     """Assert that the membership's connection lived through the expiry of its tokens."""
     assert "re-authentication failed" not in log
-    if variant is RACKWARD:
-        assert log.count("Beginning SASL re-authentication") >= EXPIRIES
+    assert log.count("Beginning SASL re-authentication") >= EXPIRIES
 
 
 def test_tokens_of_a_callback_expire(
-    variant: Variant,
     secured: Secured,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
     callback = CountingCallback()
-    consumers = Consumers(variant, secured.bootstrap)
+    consumers = Consumers(RACKWARD, secured.bootstrap)
     consumer = consumers({**SASL, **LOGGER, "oauth_cb": callback, "sasl.oauthbearer.config": "a=b"})
     read_past_expiry(secured, consumer)
     assert set(callback.configs) == {"a=b"}
     # No more calls than librdkafka makes for its own connections: one per 80 % of a lifetime.
     assert EXPIRIES <= len(callback.tokens) <= EXPIRIES / 0.8 + 4
-    assert_reauthenticated(variant, caplog.text)
+    assert_reauthenticated(caplog.text)
     assert_no_secret(caplog.text + "".join(capfd.readouterr()), *callback.tokens)
 
 
 def test_tokens_of_an_endpoint_expire(
-    variant: Variant,
     secured: Secured,
     token_server: TokenServer,
     caplog: pytest.LogCaptureFixture,
@@ -178,11 +168,11 @@ def test_tokens_of_an_endpoint_expire(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     token_server.lifetime = LIFETIME
-    consumers = Consumers(variant, secured.bootstrap)
+    consumers = Consumers(RACKWARD, secured.bootstrap)
     read_past_expiry(secured, consumers({**oidc(token_server, secured), **LOGGER}))
     assert len(token_server.tokens) >= EXPIRIES
     assert {form["scope"][0] for form in token_server.forms} == {"kafka"}
-    assert_reauthenticated(variant, caplog.text)
+    assert_reauthenticated(caplog.text)
     assert_no_secret(caplog.text + "".join(capfd.readouterr()), *token_server.tokens)
 
 
@@ -249,7 +239,7 @@ def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
         consumer.poll(0.1)
     secured.produce(3)
     poll_until(
-        consumer, until=lambda messages: any(not each.error() for each in messages), what="a record"
+        consumer, until=lambda messages: any(not m.error() for m in messages), what="a record"
     )
     assert consumer.commit(asynchronous=False)
     consumer.close()

@@ -1,8 +1,10 @@
-"""The statistics for ``stats_cb``: lag, committed offsets and the fields of the group."""
+"""What ``stats_cb`` and ``logger`` get: lag, committed offsets, the group, and log lines."""
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +13,6 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from integration.support.confluent import (
-    CONFLUENT,
     Callbacks,
     Consumers,
     new_group,
@@ -139,24 +140,21 @@ def test_the_fields_of_the_group(consumers: Consumers, filled: str, cooperative:
     poll_until(first, until=lambda _: callbacks.calls, what="an assignment")
     await_equal(first, fields, expected(3))
     assert len(callbacks.calls) == 1
-    # Of confluent's consumer it depends on whether the metadata of the topic was cached.
-    first_reason = recorder.group["rebalance_reason"]
-    assert first_reason in ("", "Metadata for subscribed topic(s) has changed")
+    reason = recorder.group["rebalance_reason"]
+    assert reason == "Metadata for subscribed topic(s) has changed"
 
     second = consumers(group=group, cooperative=cooperative)
     second.subscribe([filled], on_assign=stamp)
 
     def shared(_: object) -> bool:
-        sizes = sorted(len(each.assignment()) for each in (first, second))
+        sizes = sorted(len(consumer.assignment()) for consumer in (first, second))
         return sizes == [1, 2] and recorder.group["join_state"] == "steady"
 
     poll_until(first, second, until=shared, what="a rebalance")
     size = len(first.assignment())
     poll_until(first, second, until=lambda _: fields() == expected(size), what=f"{expected(size)}")
     # confluent's consumer keeps the first reason in a cooperative rebalance.
-    kept = cooperative and consumers.variant is CONFLUENT
-    reason = first_reason if kept else "rebalance in progress"
-    assert recorder.group["rebalance_reason"] == reason
+    assert recorder.group["rebalance_reason"] == "rebalance in progress"
     kinds = [kind for kind, _ in callbacks.calls]
     # A cooperative member is called for what it gets and gives up, an eager one for everything.
     assert kinds[:3] == ["assign", "revoke", "assign"]
@@ -171,3 +169,31 @@ def test_the_fields_of_the_group(consumers: Consumers, filled: str, cooperative:
     await_equal(first, lambda: recorder.group["assignment_size"], 0)
     await_equal(first, fields, ("up", "init", len(callbacks.calls), 0))
     assert recorder.group["rebalance_reason"] == "unsubscribe"
+
+
+def test_log_lines_of_the_member_go_to_the_logger(
+    consumers: Consumers, filled: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines: list[tuple[str, int]] = []
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append((record.getMessage(), threading.get_ident()))
+
+    log = logging.Logger("test")
+    log.addHandler(Recorder())
+    with caplog.at_level(logging.INFO, "kafka"):
+        for settings in ({"logger": log}, {}):
+            consumer = consumers({"client.id": "billing", **settings})
+            consumer.subscribe([filled])
+            read_records(consumer, 30)
+            poll_until(consumer, until=lambda _: len(lines) > 5, what="log lines")
+            consumer.close()
+    joined = [line for line, _ in lines if "Successfully joined group" in line]
+    # A leader that waits for metadata repeats its join.
+    assert joined
+    assert joined[0].startswith("kafka.coordinator [billing] ")
+    assert {thread for _, thread in lines} == {threading.get_ident()}
+    # Neither consumer wrote any of them to kafka-python's loggers.
+    below_warning = [record for record in caplog.records if record.levelno < logging.WARNING]
+    assert [record for record in below_warning if record.name.startswith("kafka")] == []

@@ -35,12 +35,12 @@ def test_a_test_that_fails_with_ours_alone_is_a_problem() -> None:
     assert judge({"a": PASSED}, {"a": PASSED}, {}, {}) == []
     assert judge({"a": FAILED}, {"a": FAILED}, {}, {}) == []
     assert judge({"a": PASSED}, {"a": FAILED}, {}, {}) == [
-        "a fails with ours: AssertionError: planted"
+        "a fails with rackward's: AssertionError: planted"
     ]
     assert judge({"a": PASSED}, {"a": Outcome("skipped", "none")}, {}, {}) == [
-        "a fails with ours: none"
+        "a fails with rackward's: none"
     ]
-    assert judge({"a": PASSED}, {}, {}, {}) == [f"a fails with ours: {NOT_FINISHED.error}"]
+    assert judge({"a": PASSED}, {}, {}, {}) == [f"a fails with rackward's: {NOT_FINISHED.error}"]
     assert judge({"a": PASSED}, {"a": FAILED}, {"a": "does not apply"}, {}) == []
 
 

@@ -4,7 +4,7 @@ pytest loads it in the checkout of confluent-kafka-python, before it imports a t
 settings from environment variables:
 
 ====================== =======================================================================
-UPSTREAM_CONSUMERS     ``confluent``, or ``rackward``: our classes replace confluent's
+UPSTREAM_CONSUMERS     ``confluent``, or ``rackward``: its classes replace confluent's
 UPSTREAM_RESULTS       file to which the start and the outcome of each test are appended
 UPSTREAM_SECONDS       the process ends when a test takes longer, even inside librdkafka
 UPSTREAM_TOPIC         topic of three partitions for integration_test.py
@@ -37,14 +37,14 @@ STRATEGIES = {
     "range": "leader-rack-aware-range",
     "roundrobin": "leader-rack-aware-range",
 }
-"""Our assignor for each of librdkafka's: the one of the same protocol, eager or cooperative."""
+"""rackward's assignor for each of librdkafka's: the one of the same protocol."""
 
 RECORDS = 5_000
 """Records for integration_test.py, of which ``verify_batch_consumer`` reads 1,000."""
 
 
 def translate(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """Return the constructor's arguments with one of our assignors, and with a rack."""
+    """Return the constructor's arguments with an assignor of rackward, and with a rack."""
     if arguments and isinstance(arguments[0], dict):
         return (_translate(arguments[0]), *arguments[1:]), keywords
     return arguments, _translate(keywords) if keywords else keywords
@@ -56,7 +56,7 @@ def _translate(properties: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class Consumer(assignors.confluent.Consumer):
-    """Our consumer, for properties of confluent's."""
+    """rackward's consumer, for properties of confluent's."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         args, kwargs = translate(args, kwargs)
@@ -64,7 +64,7 @@ class Consumer(assignors.confluent.Consumer):
 
 
 class DeserializingConsumer(assignors.confluent.DeserializingConsumer[Any, Any]):
-    """Our consumer with deserializers, for properties of confluent's."""
+    """rackward's consumer with deserializers, for properties of confluent's."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         args, kwargs = translate(args, kwargs)
@@ -72,7 +72,7 @@ class DeserializingConsumer(assignors.confluent.DeserializingConsumer[Any, Any])
 
 
 class AIOConsumer(assignors.confluent.AIOConsumer):
-    """Our consumer for asyncio, for properties of confluent's."""
+    """rackward's consumer for asyncio, for properties of confluent's."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         args, kwargs = translate(args, kwargs)
@@ -80,7 +80,7 @@ class AIOConsumer(assignors.confluent.AIOConsumer):
 
 
 def substitute() -> None:
-    """Replace confluent's classes by ours wherever its tests import them from."""
+    """Replace confluent's classes by rackward's wherever its tests import them from."""
     for replacement, *modules in (
         (Consumer, "confluent_kafka", "confluent_kafka.cimpl"),
         # Not in its own module, where a method refers to the class by its name.

@@ -1,4 +1,4 @@
-"""Run confluent-kafka-python's own consumer tests with confluent's consumers and with ours.
+"""Run confluent-kafka-python's own consumer tests with confluent's consumers and with rackward's.
 
     git clone --branch v2.15.0 URL  # of the public repository confluentinc/confluent-kafka-python
     pip install 'confluent-kafka[avro,json,protobuf,schemaregistry]' respx requests-mock
@@ -7,8 +7,8 @@
 Nothing of that repository is copied: a plug-in of pytest replaces the classes before the tests
 import them. Each run has a Kafka of its own, with one broker, and tests that need a schema registry
 use the one in memory that confluent-kafka has. The exit status is 1 if a test passes with
-confluent's consumers and not with ours, without a reason in `REASONS` or `TIMING`, or if no test
-needs a reason of `REASONS`.
+confluent's consumers and not with rackward's, without a reason in `REASONS` or `TIMING`, or if no
+test needs a reason of `REASONS`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ FILES: dict[str, tuple[str, ...]] = {
 }
 """Files that use a consumer, with the arguments of pytest that select their tests."""
 
-_MOCKED = "replaces confluent_kafka.Consumer by a mock, which our AIOConsumer does not construct"
+_MOCKED = (
+    "replaces confluent_kafka.Consumer by a mock, which rackward's AIOConsumer does not construct"
+)
 _AIO = "tests/test_AIOConsumer.py::TestAIOConsumer::"
 REASONS: dict[str, str] = {
     f"{_AIO}test_poll_success": _MOCKED,
@@ -73,21 +75,21 @@ REASONS: dict[str, str] = {
     f"{_AIO}test_concurrent_operations_error_handling": _MOCKED,
     f"{_AIO}test_network_error_handling": _MOCKED,
 }
-"""Why a test of confluent's cannot pass with ours, by a pattern of its id."""
+"""Why a test of confluent's cannot pass with rackward's, by a pattern of its id."""
 
 _ERROR_AT_CLOSE = (
-    "close() raises if error_cb raises meanwhile, as confluent's does a second later: ours takes"
-    " longer, so that a connection error is often reported meanwhile"
+    "close() raises if error_cb raises meanwhile, as confluent's does a second later: rackward's"
+    " takes longer, so that a connection error is often reported meanwhile"
 )
 TIMING = {
     "tests/test_Consumer.py::test_callback_exception_no_system_error": _ERROR_AT_CLOSE,
     "tests/test_Consumer.py::test_error_callback_exception_different_error_types": _ERROR_AT_CLOSE,
 }
-"""Why a test of confluent's fails with ours in some runs."""
+"""Why a test of confluent's fails with rackward's in some runs."""
 
 NOT_RUN = {
-    "tests/oauthbearer/aws": "needs boto3, and ours takes tokens of AWS from oauth_cb only",
-    "tests/*share_consumer*, tests/test_*Share*": "share consumers, of which we have none",
+    "tests/oauthbearer/aws": "needs boto3, and rackward's takes tokens of AWS from oauth_cb only",
+    "tests/*share_consumer*, tests/test_*Share*": "share consumers, of which rackward has none",
     "tests/integration/admin": "needs a broker with an authorizer; tests the admin client",
     "tests/ducktape": "measures throughput, and needs ducktape and its containers",
     "tests/soak": "no tests: a client that runs for days",
@@ -179,44 +181,46 @@ def reason_for(test: str, reasons: Mapping[str, str]) -> str | None:
 
 def judge(
     stock: Mapping[str, Outcome],
-    ours: Mapping[str, Outcome],
+    rackwards: Mapping[str, Outcome],
     reasons: Mapping[str, str],
     timing: Mapping[str, str],
 ) -> list[str]:
-    """Return what is wrong: tests that fail with ours alone, and reasons without such a test.
+    """Return what is wrong: tests that fail with rackward's alone, and reasons without such a test.
 
     Only reasons of ``timing`` may be without one.
     """
     problems = []
     used = set()
     for test, outcome in stock.items():
-        if outcome.kind != "passed" or ours.get(test, NOT_FINISHED).kind == "passed":
+        if outcome.kind != "passed" or rackwards.get(test, NOT_FINISHED).kind == "passed":
             continue
         used |= {pattern for pattern in reasons if fnmatchcase(test, pattern)}
         if reason_for(test, {**reasons, **timing}) is None:
-            problems.append(f"{test} fails with ours: {ours.get(test, NOT_FINISHED).error}")
+            problems.append(
+                f"{test} fails with rackward's: {rackwards.get(test, NOT_FINISHED).error}"
+            )
     problems += [f"no test needs the reason for {each}" for each in reasons if each not in used]
     return problems
 
 
-def print_table(stock: Mapping[str, Outcome], ours: Mapping[str, Outcome]) -> None:
-    """Print each test with both outcomes, and with the reason if ours does not pass."""
+def print_table(stock: Mapping[str, Outcome], rackwards: Mapping[str, Outcome]) -> None:
+    """Print each test with both outcomes, and with the reason if rackward's does not pass."""
     width = min(100, max(len(test) for test in stock))
-    print(f"{'test':{width}}  stock    ours     reason")
+    print(f"{'test':{width}}  stock    rackward reason")
     for test, outcome in stock.items():
-        our = ours.get(test, NOT_FINISHED)
+        own = rackwards.get(test, NOT_FINISHED)
         note = (
             ""
-            if our.kind == "passed"
-            else reason_for(test, {**REASONS, **TIMING}) or our.error or ""
+            if own.kind == "passed"
+            else reason_for(test, {**REASONS, **TIMING}) or own.error or ""
         )
-        print(f"{test[:width]:{width}}  {outcome.kind:7}  {our.kind:7}  {note}".rstrip())
+        print(f"{test[:width]:{width}}  {outcome.kind:7}  {own.kind:8}  {note}".rstrip())
     for file, reason in NOT_RUN.items():
         print(f"{file:{width}}  not run  not run  {reason}")
     passed = [test for test, outcome in stock.items() if outcome.kind == "passed"]
-    both = [test for test in passed if ours.get(test, NOT_FINISHED).kind == "passed"]
+    both = [test for test in passed if rackwards.get(test, NOT_FINISHED).kind == "passed"]
     print(f"\n{len(stock)} tests: {len(passed)} pass with confluent's consumers, of these", end=" ")
-    print(f"{len(both)} with ours, and {len(passed) - len(both)} do not")
+    print(f"{len(both)} with rackward's, and {len(passed) - len(both)} do not")
 
 
 def _counts(outcomes: Mapping[str, Outcome]) -> str:
@@ -242,10 +246,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         parser.error(f"packages are missing: {', '.join(missing)}. See --help")
-    stock, ours = (run_files(variant, checkout, options.only) for variant in VARIANTS)
-    print_table(stock, ours)
+    stock, rackwards = (run_files(variant, checkout, options.only) for variant in VARIANTS)
+    print_table(stock, rackwards)
     run = {pattern: text for pattern, text in REASONS.items() if fnmatchcase(pattern, options.only)}
-    if problems := judge(stock, ours, run, TIMING):
+    if problems := judge(stock, rackwards, run, TIMING):
         sys.exit("\n".join(problems))
 
 

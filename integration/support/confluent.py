@@ -41,8 +41,6 @@ RACKWARD = Variant(
     "leader-rack-aware-cooperative-sticky",
 )
 
-VARIANTS = {variant.name: variant for variant in (CONFLUENT, RACKWARD)}
-
 
 class Consumers:
     """Constructs consumers of one variant on one cluster; ``close`` closes all of them."""
@@ -116,13 +114,14 @@ def new_group() -> str:
 
 def partition_keys(partitions: list[TopicPartition]) -> set[PartitionKey]:
     """Return topic and partition number of each."""
-    return {(each.topic, each.partition) for each in partitions}
+    return {(partition.topic, partition.partition) for partition in partitions}
 
 
 def partition_offsets(messages: list[Any]) -> list[tuple[int, int]]:
     """Return partition number and offset of each, by partition and in the order of reading."""
     return sorted(
-        ((each.partition(), each.offset()) for each in messages), key=lambda record: record[0]
+        ((message.partition(), message.offset()) for message in messages),
+        key=lambda record: record[0],
     )
 
 
@@ -228,9 +227,9 @@ class ConfluentClient:
 
     def commit(self, tp: PartitionId, offset: int) -> None:
         result = self.consumer.commit(offsets=[TopicPartition(*tp, offset)], asynchronous=False)
-        for each in result:
-            if each.error is not None:
-                raise KafkaException(each.error)
+        for partition in result:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
 
     def close(self) -> None:
         self.consumer.close()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from assignors.confluent import Consumer
-from assignors.confluent.client_logs import MemberLogFilter
 from assignors.confluent.config import COOPERATIVE
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -42,64 +41,6 @@ def kafka_log() -> Iterator[Recorder]:
     yield recorder
     log.removeHandler(recorder)
     log.setLevel(level)
-
-
-def run_in_thread(call: Callable[[], object]) -> None:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join(TEST_TIMEOUT)
-    assert not thread.is_alive()
-
-
-@pytest.mark.parametrize(
-    ("added", "takes", "level", "logged", "forwarded"),
-    [
-        (False, False, logging.INFO, True, False),
-        (False, True, logging.INFO, True, False),
-        (True, False, logging.DEBUG, False, True),
-        (True, False, logging.INFO, False, True),
-        (True, False, logging.WARNING, True, True),
-        (True, True, logging.INFO, False, True),
-        (True, True, logging.ERROR, False, True),
-    ],
-)
-def test_which_records_pass(
-    added: bool, takes: bool, level: int, logged: bool, forwarded: bool
-) -> None:
-    log_filter = MemberLogFilter()
-    record = logging.LogRecord("kafka.net", level, "f.py", 1, "connected", (), None)
-    seen: list[logging.LogRecord] = []
-    passed: list[bool] = []
-
-    def forward(it: logging.LogRecord) -> bool:
-        seen.append(it)
-        return takes
-
-    def log() -> None:
-        if added:
-            log_filter.add_current_thread(forward)
-        passed.append(log_filter.filter(record))
-
-    run_in_thread(log)
-    assert passed == [logged]
-    assert seen == ([record] if forwarded else [])
-    # Other threads log as before.
-    assert log_filter.filter(record)
-
-
-def test_the_filter_is_installed_once() -> None:
-    log_filter = MemberLogFilter()
-    logging.getLogger("kafka.made.for.this.test")
-    names = ("kafka", "kafka.made.for.this.test")
-    try:
-        for _ in range(2):
-            log_filter.install()
-        for name in names:
-            assert logging.getLogger(name).filters.count(log_filter) == 1
-        assert log_filter not in logging.getLogger("kafkaesque").filters
-    finally:
-        for name in ["kafka", *logging.root.manager.loggerDict]:
-            logging.getLogger(name).removeFilter(log_filter)
 
 
 def poll_for(consumer: Any, condition: Callable[[], object], what: str) -> None:

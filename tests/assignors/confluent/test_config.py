@@ -265,4 +265,3 @@ def test_librdkafka_reads_group_metadata() -> None:
 )
 def test_whether_statistics_are_collected(properties: dict[str, Any], collects: bool) -> None:
     assert collects_statistics(GROUP | properties) is collects
-    assert read_configuration(GROUP | properties, {}).collects_statistics is collects

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -15,7 +17,7 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from assignors.confluent import Consumer, DeserializingConsumer
-from assignors.confluent.config import COOPERATIVE
+from assignors.confluent.config import COOPERATIVE, RANGE
 from assignors.confluent.internals import VERSION
 from assignors.group_leader.history import Assignment
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -116,34 +118,126 @@ def test_statistics_without_a_subscription_are_librdkafkas() -> None:
     assert received[0].startswith("{ ")
 
 
-def test_an_abandoned_consumer_with_statistics_is_collected() -> None:
-    received: list[str] = []
-    settings = {**UNREACHABLE, "statistics.interval.ms": 10, "stats_cb": received.append}
-    consumer = Consumer(settings)
-    consumer.subscribe(["t"])
-    poll_for(consumer, received)
-    reference = weakref.ref(consumer)
-    del consumer
+def both_outcomes(*arguments: Any) -> list[object]:
+    """Construct confluent's consumer and rackward's; return what each raised, None for nothing.
 
-    def collected() -> bool:
-        gc.collect()
-        return reference() is None
-
-    wait_until(collected, TEST_TIMEOUT, "the consumer is collected")
-
-
-@pytest.mark.parametrize("arguments", [(), ({},), (None,), ({}, {})])
-def test_missing_properties_raise_confluents_error(arguments: tuple[Any, ...]) -> None:
-    raised = []
+    The strategy in the first argument is replaced by an assignor of librdkafka's for confluent's.
+    """
+    outcomes: list[object] = []
     for kind in (confluent_kafka.Consumer, Consumer):
-        with pytest.raises((TypeError, ValueError)) as caught:
-            kind(*arguments)
-        raised.append((type(caught.value), str(caught.value)))
-    assert raised[0] == raised[1]
+        given = arguments
+        if kind is not Consumer and arguments and isinstance(arguments[0], dict):
+            stock = {
+                name: "range" if value == RANGE else value for name, value in arguments[0].items()
+            }
+            given = (stock, *arguments[1:])
+        try:
+            kind(*given).close()
+        except confluent_kafka.KafkaException as error:
+            outcomes.append((error.args[0].code(), bool(error.args[0].str())))
+        except (TypeError, ValueError) as error:
+            outcomes.append((type(error), str(error)))
+        else:
+            outcomes.append(None)
+    return outcomes
+
+
+EAGER = {**UNREACHABLE, "partition.assignment.strategy": RANGE, "client.rack": "a"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"enable.auto.commit": True, "enable.partition.eof": False},
+        {"enable.auto.commit": "true", "session.timeout.ms": "6000"},
+        {"session.timeout.ms": 6000.0, "heartbeat.interval.ms": "010"},
+        {"group.id": 1, "client.id": None},
+        {"default.topic.config": {"auto.offset.reset": "earliest"}},
+        {"auto.offset.reset": "smallest", "on_commit": print},
+        {"error_cb": print, "stats_cb": print, "throttle_cb": print},
+        {"transactional.id": "a producer's"},
+        {"bootstrap.servers": ""},
+        {"logger": logging.getLogger("test")},
+    ],
+    ids=str,
+)
+def test_settings_that_both_consumers_accept(settings: dict[str, Any]) -> None:
+    given = {**EAGER, **settings}
+    assert both_outcomes(dict(given)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"no.such.property": 1},
+        {1: 2},
+        {"session.timeout.ms": "soon"},
+        {"session.timeout.ms": -5},
+        {"session.timeout.ms": []},
+        {"max.poll.interval.ms": 5000, "session.timeout.ms": 6000},
+        {"enable.auto.commit": "maybe"},
+        {"enable.auto.commit": frozenset()},
+        {"auto.offset.reset": "tomorrow"},
+        {"isolation.level": "snapshot"},
+        {"on_commit": 1},
+        {"error_cb": 1},
+        {"stats_cb": None},
+        {"throttle_cb": "print"},
+        {"rebalance_cb": print},
+        {"partition.assignment.strategy": "no-such-assignor"},
+        {"partition.assignment.strategy": "range,cooperative-sticky"},
+        {"partition.assignment.strategy": ["range"]},
+        {"group.protocol": "no-such-protocol"},
+        {"security.protocol": "carrier-pigeon"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "NONE-SUCH"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
+        {"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"},
+    ],
+    ids=lambda value: ",".join(f"{k}={v}" for k, v in value.items())[:50],
+)
+def test_settings_that_both_consumers_refuse(wrong: dict[Any, Any]) -> None:
+    stock, own = both_outcomes({**EAGER, **wrong})
+    assert stock is not None
+    assert own == stock
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ({},),
+        (None,),
+        ({}, {}),
+        ("a string",),
+        ([("group.id", "g")],),
+        (EAGER, {"linger": 1}),
+    ],
+    ids=str,
+)
+def test_arguments_that_both_consumers_refuse(arguments: tuple[Any, ...]) -> None:
+    stock, own = both_outcomes(*arguments)
+    assert stock is not None
+    assert own == stock
+
+
+def test_settings_may_be_keywords_and_are_not_changed() -> None:
+    given = dict(EAGER)
+    Consumer(given, **{"client.id": "x"}).close()
+    Consumer(**EAGER).close()
+    assert given == EAGER
+
+
+def test_initializing_twice_is_refused() -> None:
+    for kind, settings in ((confluent_kafka.Consumer, {"group.id": "g"}), (Consumer, EAGER)):
+        consumer = kind(settings)
+        with pytest.raises(RuntimeError, match="already initialized"):
+            consumer.__init__(settings)  # type: ignore[misc]
+        consumer.close()
 
 
 @CLOSED_RAISES
-def test_close_raises_the_error_of_stats_cb_as_confluents() -> None:
+def test_close_raises_the_error_of_stats_cb() -> None:
     def fail(_: str) -> None:
         raise LookupError("planned")
 
@@ -198,16 +292,18 @@ def _check_types(consumer: Consumer, message: Message) -> None:
     consumer.subscribe(["t"], on_assign=on_assign)
 
 
-def test_closing_twice_ends_the_threads_once() -> None:
-    consumer = Consumer(UNREACHABLE)
+def threads_of(group: str) -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.endswith(f"-{group}")]
+
+
+def test_closing_ends_the_threads() -> None:
+    consumer = Consumer({**UNREACHABLE, "group.id": "closing"})
     consumer.subscribe(["t"])
     consumer.poll(0)
-    threads = [consumer._ticker._thread, consumer._member._thread]
+    assert len(threads_of("closing")) == 2
     consumer.close()
-    for thread in threads:
-        # close() waits for the threads up to a limit.
-        thread.join(TEST_TIMEOUT)
-        assert not thread.is_alive()
+    # close() waits for the threads up to a limit.
+    wait_until(lambda: not threads_of("closing"), TEST_TIMEOUT, "the threads end")
     consumer.close()
 
 
@@ -223,12 +319,12 @@ def test_a_closed_consumer_raises_confluents_error(method: str) -> None:
 
 @pytest.mark.parametrize("subscribed", [True, False])
 def test_an_abandoned_consumer_leaves_no_threads(subscribed: bool) -> None:
-    consumer = Consumer(UNREACHABLE)
-    threads = [consumer._ticker._thread]
+    received: list[str] = []
+    settings = {"statistics.interval.ms": 10, "stats_cb": received.append, "group.id": "abandoned"}
+    consumer = Consumer({**UNREACHABLE, **settings})
     if subscribed:
         consumer.subscribe(["t"])
-        threads.append(consumer._member._thread)
-    consumer.poll(0)
+    poll_for(consumer, received)
     reference = weakref.ref(consumer)
     del consumer
 
@@ -238,9 +334,7 @@ def test_an_abandoned_consumer_leaves_no_threads(subscribed: bool) -> None:
         return reference() is None
 
     wait_until(collected, TEST_TIMEOUT, "the consumer is collected")
-    for thread in threads:
-        thread.join(TEST_TIMEOUT)
-        assert not thread.is_alive()
+    wait_until(lambda: not threads_of("abandoned"), TEST_TIMEOUT, "the threads end")
 
 
 COMPARE_ATTRIBUTES = """
@@ -258,7 +352,7 @@ def attributes():
     result = {}
     for name, module in list(sys.modules.items()):
         if library_of(name) in LIBRARIES:
-            owners = [each for each in vars(module).values() if isinstance(each, type)]
+            owners = [value for value in vars(module).values() if isinstance(value, type)]
             for owner in [module, *(o for o in owners if library_of(o.__module__) in LIBRARIES)]:
                 # Python creates dunder attributes anew when they are read.
                 result.update(
@@ -319,7 +413,7 @@ print(*sorted(set(sys.modules) & {"numpy", "assignors.client_assignor", "placeme
 """
 
 
-def test_a_consumer_that_never_leads_its_group_does_not_import_what_assigns() -> None:
+def test_a_consumer_that_does_not_lead_imports_no_numpy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SUBSCRIBE % UNREACHABLE],
         capture_output=True,

@@ -17,30 +17,21 @@ from assignors.confluent.events import (
 from assignors.kafka_python.commits import NoCoordinatorError
 
 
-class Rebalances:
-    """Makes rebalance events, and records how each is finished."""
-
-    def __init__(self) -> None:
-        self.finished: list[tuple[str, bool]] = []
-
-    def event(self, name: str) -> RebalanceEvent:
-        return RebalanceEvent(
-            RebalanceKind.ASSIGN, (), lambda handled: self.finished.append((name, handled))
-        )
+def rebalance() -> RebalanceEvent:
+    return RebalanceEvent(RebalanceKind.ASSIGN, ())
 
 
-def test_events_are_in_order_and_messages_are_popped_separately() -> None:
-    events, rebalances = EventQueue(), Rebalances()
+def test_events_are_in_order_and_messages_popped_apart() -> None:
+    events = EventQueue()
     lengths: list[bool] = []
     events.on_put = lambda: lengths.append(bool(events))
-    rebalance = rebalances.event("one")
+    first, commit = rebalance(), CommitResult(None, [])
     message = error_message(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone", "t")
-    commit = CommitResult(None, [])
-    for event in (rebalance, message, commit):
+    for event in (first, message, commit):
         events.put(event)
     assert lengths == [True] * 3
     assert events.pop_message() is None
-    assert events.pop_event() is rebalance
+    assert events.pop_event() is first
     assert events.pop_event() is None
     assert events.pop_message() is message
     assert events.pop_event() is commit
@@ -49,38 +40,38 @@ def test_events_are_in_order_and_messages_are_popped_separately() -> None:
 
 
 def test_a_rebalance_is_finished_once() -> None:
-    rebalances = Rebalances()
-    rebalance = rebalances.event("one")
-    rebalance.finish(False)
-    rebalance.finish(True)
-    assert rebalances.finished == [("one", False)]
+    event = rebalance()
+    event.finish(False)
+    event.finish(True)
+    assert event.handled.result() is False
 
 
-def test_refused_rebalances_are_finished_and_other_events_stay() -> None:
-    events, rebalances = EventQueue(), Rebalances()
-    events.put(rebalances.event("current"))
+def test_refused_rebalances_are_finished_and_others_stay() -> None:
+    events = EventQueue()
+    current, queued, late, again = (rebalance() for _ in range(4))
+    events.put(current)
     events.pop_event()
-    events.put(rebalances.event("queued"))
+    events.put(queued)
     events.put(CommitResult(None, []))
     events.refuse_rebalances()
-    events.put(rebalances.event("late"))
-    assert rebalances.finished == [("queued", False), ("late", False)]
+    events.put(late)
+    assert [event.handled.done() for event in (current, queued, late)] == [False, True, True]
     events.accept_rebalances()
-    again = rebalances.event("again")
     events.put(again)
     assert isinstance(events.pop_event(), CommitResult)
     assert events.pop_event() is again
 
 
-def test_a_closed_queue_finishes_all_rebalances_and_accepts_nothing() -> None:
-    events, rebalances = EventQueue(), Rebalances()
-    events.put(rebalances.event("current"))
+def test_a_closed_queue_finishes_all_and_accepts_nothing() -> None:
+    events = EventQueue()
+    current, queued, late = (rebalance() for _ in range(3))
+    events.put(current)
     events.pop_event()
-    events.put(rebalances.event("queued"))
+    events.put(queued)
     events.close()
-    events.put(rebalances.event("late"))
+    events.put(late)
     events.put(CommitResult(None, []))
-    assert rebalances.finished == [("queued", False), ("current", False), ("late", False)]
+    assert [event.handled.result(0) for event in (current, queued, late)] == [False] * 3
     assert not events
 
 

@@ -68,7 +68,7 @@ def test_a_missing_part_of_confluent_is_named(
     assert internals.SUPPORTED in str(caught.value)
 
 
-def test_an_error_callback_that_raises_does_not_replace_the_reason(
+def test_an_error_of_error_cb_does_not_replace_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """librdkafka has found no broker by the time of the check, and close() calls the callback."""

@@ -1,190 +1,114 @@
 """Events reach the thread that polls, in every kind of poll, and late polls are detected.
 
-No broker is needed.
+The events here are log lines of kafka-python for the application's ``logger``: the group's member
+has some at once if no broker can be reached.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 
 from assignors.confluent import Consumer
-from assignors.confluent.events import CommitResult, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.polling import PollTimeout
 from tests.support.waiting import TEST_TIMEOUT, wait_until
-
-SETTINGS = {
-    "group.id": "g",
-    "partition.assignment.strategy": "leader-rack-aware-cooperative-sticky",
-    "log_level": 0,
-}
-CALL_SECONDS = (3.0, 15.0, TEST_TIMEOUT)
-"""Seconds of a call that nothing ends early: the longer ones are for a machine that stalls."""
 
 
 class EndCall(Exception):
     """Raised by a callback to end the call that it is called from."""
 
 
-class OnCommit:
-    """An ``on_commit`` that records the topic and the thread of each call.
+class Logger:
+    """Records the threads in which lines of the group's member are logged.
 
-    The topic "end" ends the call.
+    Each line ends the call that handles it while ``ends_calls`` is true.
     """
 
     def __init__(self) -> None:
-        self.topics: list[str] = []
         self.threads: list[int] = []
-        self.called = threading.Event()
+        self.ends_calls = False
 
-    def __call__(self, error: object, partitions: list[TopicPartition]) -> None:
-        assert error is None
-        self.topics.append(partitions[0].topic)
-        self.threads.append(threading.get_ident())
-        self.called.set()
-        if self.topics[-1] == "end":
-            raise EndCall
-
-    def reset(self) -> None:
-        self.topics.clear()
-        self.threads.clear()
-        self.called.clear()
+    def log(self, _level: int, _format: str, name: str, *_: object) -> None:
+        if name.startswith("kafka"):
+            self.threads.append(threading.get_ident())
+            if self.ends_calls:
+                raise EndCall
 
 
 @pytest.fixture
-def on_commit() -> OnCommit:
-    return OnCommit()
+def logger() -> Logger:
+    return Logger()
 
 
 @pytest.fixture
-def consumer(on_commit: OnCommit) -> Iterator[Consumer]:
-    consumer = Consumer({**SETTINGS, "on_commit": on_commit})
+def consumer(logger: Logger) -> Iterator[Consumer]:
+    consumer = Consumer(settings_with(logger))
     yield consumer
+    logger.ends_calls = False
+    with suppress(EndCall):
+        consumer.poll(0)
     consumer.close()
 
 
-def commit_of(topic: str) -> CommitResult:
-    return CommitResult(None, [TopicPartition(topic, 0, 1)])
+def settings_with(logger: Logger) -> dict[str, Any]:
+    return {
+        "group.id": "g",
+        "bootstrap.servers": "127.0.0.1:1",
+        "partition.assignment.strategy": "leader-rack-aware-cooperative-sticky",
+        "log_level": 0,
+        "logger": logger,
+    }
 
 
-class PollingThread:
-    """A thread that polls once, so that its identity is known, and is then in a long call."""
-
-    def __init__(self, consumer: Consumer, call: Callable[[], Any]) -> None:
-        self.results: list[Any] = []
-        self._consumer = consumer
-        self._call = call
-        self._ready = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        consumer._poller.disable_fast_poll()
-        self.thread.start()
-        assert self._ready.wait(TEST_TIMEOUT)
-
-    def _run(self) -> None:
-        try:
-            self._consumer.poll(0)
-            self._ready.set()
-            self.results.append(self._call())
-        except Exception as error:  # noqa: BLE001 - checked by the test
-            self.results.append(error)
-
-    def is_in_call_at(self, event: threading.Event) -> bool:
-        """Wait for the event, or for the end of the call."""
-        wait_until(
-            lambda: event.is_set() or not self.thread.is_alive(),
-            2 * TEST_TIMEOUT,
-            "the event, or the end of the call",
-        )
-        return self.thread.is_alive()
-
-    def end(self) -> None:
-        """End the call by an exception of a callback."""
-        self._consumer._events.put(commit_of("end"))
-        self.thread.join(2 * TEST_TIMEOUT)
-        assert not self.thread.is_alive()
-        if self.results == [None]:
-            # The fast poll has returned, and the next call raises.
-            with pytest.raises(EndCall):
-                self._consumer.poll(0)
-        else:
-            assert [type(each) for each in self.results] == [EndCall]
-
-
-def test_without_events_poll_is_librdkafkas(consumer: Consumer) -> None:
+def test_without_a_subscription_poll_is_librdkafkas(consumer: Consumer) -> None:
     assert consumer.poll(0) is None
     native = confluent_kafka.Consumer.poll.__get__(consumer)
     assert consumer.poll == native
     assert type(consumer.poll) is type(native)
+    consumer.subscribe(["t"])
+    assert consumer.poll != native
 
 
-def test_an_event_disables_the_fast_poll_until_it_is_handled(
-    consumer: Consumer, on_commit: OnCommit
-) -> None:
-    consumer.poll(0)
-    consumer._events.put(commit_of("one"))
-    assert "poll" not in consumer.__dict__
-    consumer.poll(0)
-    assert on_commit.topics == ["one"]
-    assert "poll" in consumer.__dict__
-
-
-def call_of(consumer: Consumer, kind: str, seconds: float) -> Callable[[], Any]:
-    calls: dict[str, Callable[[], Any]] = {
-        "poll": lambda: consumer.poll(seconds),
-        "slow poll": lambda: Consumer.poll(consumer, 6 * TEST_TIMEOUT),
-        "consume": lambda: consumer.consume(5, 6 * TEST_TIMEOUT),
-    }
-    return calls[kind]
-
-
-@pytest.mark.parametrize("kind", ["poll", "slow poll", "consume"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda consumer: consumer.poll(5.0),  # librdkafka's own: the consumer has not subscribed.
+        lambda consumer: Consumer.poll(consumer, 2 * TEST_TIMEOUT),
+        lambda consumer: consumer.consume(5, 2 * TEST_TIMEOUT),
+    ],
+    ids=["fast poll", "slow poll", "consume"],
+)
 def test_an_event_interrupts_a_call_in_progress(
-    consumer: Consumer, on_commit: OnCommit, kind: str
+    consumer: Consumer, logger: Logger, call: Callable[[Consumer], object]
 ) -> None:
-    for seconds in CALL_SECONDS:
-        on_commit.reset()
-        polling = PollingThread(consumer, call_of(consumer, kind, seconds))
-        if kind == "slow poll":
-            consumer._poller.disable_fast_poll()
-        consumer._events.put(commit_of("one"))
-        if polling.is_in_call_at(on_commit.called):
-            break
+    started = threading.Event()
+
+    def run() -> None:
         consumer.poll(0)
-    assert polling.thread.is_alive()
-    assert (on_commit.topics, on_commit.threads) == (["one"], [polling.thread.ident])
-    polling.end()
+        started.set()
+        with suppress(EndCall):
+            call(consumer)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert started.wait(TEST_TIMEOUT)
+    consumer.subscribe(["t"])
+    wait_until(lambda: bool(logger.threads), TEST_TIMEOUT, "a line")
+    assert thread.is_alive()
+    assert set(logger.threads) == {thread.ident}
+    # The next line ends a slow call.
+    logger.ends_calls = True
+    thread.join(TEST_TIMEOUT)
+    assert not thread.is_alive()
 
 
-def test_errors_of_the_group_are_returned_by_poll_and_consume(consumer: Consumer) -> None:
-    for topic in ("one", "two", "three"):
-        consumer._events.put(error_message(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone", topic))
-    message = consumer.poll(0)
-    assert message is not None
-    assert message.topic() == "one"
-    first, *more = consumer.consume(5, 0)
-    assert first.topic() == "two"
-    assert more == []
-    (last,) = consumer.consume(5, 0)
-    assert last.topic() == "three"
-    assert consumer.consume(5, 0) == []
-
-
-def test_an_exception_of_a_callback_is_raised_by_the_call(consumer: Consumer) -> None:
-    for call in (lambda: consumer.poll(0), lambda: consumer.consume(3, 0)):
-        consumer._events.put(commit_of("end"))
-        with pytest.raises(EndCall):
-            call()
-        assert not consumer._events
-    consumer.poll(0)
-    assert "poll" in consumer.__dict__
-
-
-def test_a_subclass_may_override_poll(on_commit: OnCommit) -> None:
+def test_a_subclass_may_override_poll(logger: Logger) -> None:
     class Counting(Consumer):
         polls = 0
 
@@ -192,35 +116,28 @@ def test_a_subclass_may_override_poll(on_commit: OnCommit) -> None:
             self.polls += 1
             return super().poll(timeout)
 
-    with Counting({**SETTINGS, "on_commit": on_commit}) as consumer:
+    with Counting(settings_with(logger)) as consumer:
         consumer.poll(0)
-        consumer._events.put(commit_of("one"))
-        consumer.poll(0)
-        assert (consumer.polls, len(on_commit.topics)) == (2, 1)
+        consumer.subscribe(["t"])
+        wait_until(lambda: bool(consumer.poll(0) or logger.threads), TEST_TIMEOUT, "a line")
+        assert consumer.polls >= 2
         assert "poll" not in vars(consumer)
-
-
-def test_a_callback_may_poll(consumer: Consumer) -> None:
-    polled: list[Any] = []
-    consumer._assignment.callbacks = {
-        RebalanceKind.ASSIGN: lambda each, _: polled.append(each.consume(1, 0))
-    }
-    handled: list[bool] = []
-    consumer._events.put(RebalanceEvent(RebalanceKind.ASSIGN, (), handled.append))
-    consumer.poll(0)
-    assert polled == [[]]
-    assert handled == [True]
 
 
 def test_assignment_does_not_wait_for_a_poll_in_another_thread(consumer: Consumer) -> None:
     consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
-    for seconds in CALL_SECONDS:
-        polling = PollingThread(consumer, call_of(consumer, "poll", seconds))
-        assert [p.partition for p in consumer.assignment()] == [0, 1]
-        if polling.thread.is_alive():
-            break
-    assert polling.thread.is_alive()
-    polling.end()
+    started, ended = threading.Event(), threading.Event()
+
+    def run() -> None:
+        consumer.poll(0)
+        started.set()
+        consumer.poll(5.0)
+        ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert started.wait(TEST_TIMEOUT)
+    assert [partition.partition for partition in consumer.assignment()] == [0, 1]
+    assert not ended.is_set()
 
 
 # Detecting an application that does not poll.
@@ -242,7 +159,7 @@ def test_an_application_that_polls_in_time_is_never_overdue() -> None:
         timeout.polled(now)
 
 
-def test_an_application_that_stops_is_overdue_after_both_intervals() -> None:
+def test_an_application_that_stops_polling_is_overdue() -> None:
     timeout = PollTimeout(10.0)
     timeout.polled(100.0)
     timeout.wake_up_started(101.0)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from assignors.confluent.events import RebalanceKind
 from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.statistics import (
-    GroupFields,
-    Statistics,
-    complete_statistics,
-    completed,
-    join_state,
-)
+from assignors.confluent.statistics import complete_statistics, join_state
 
-GROUP = GroupFields("up", 900, "steady", 700, 3, "rebalance in progress", 2)
 CGRP = {
     "state": "up",
     "stateage": 900,
@@ -35,7 +27,7 @@ def complete(
 ) -> Any:
     text = statistics if isinstance(statistics, str) else json.dumps(statistics)
     options = {"read_committed": True, **options}
-    return json.loads(complete_statistics(text, GROUP, committed or {}, **options))
+    return json.loads(complete_statistics(text, CGRP, committed or {}, **options))
 
 
 def of_partition(fields: Any, topic: str = "t", partition: str = "0") -> dict[str, Any]:
@@ -113,52 +105,21 @@ def test_the_fields_of_the_group(before: dict[str, Any], after: dict[str, Any]) 
 
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"a": "\x01"', "[]", "3", "null", '"t"'])
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert complete_statistics(text, GROUP, {}, read_committed=True) == text
-
-
-@dataclass
-class FakeMember:
-    is_stable: bool = False
-    is_joining: bool = False
+    assert complete_statistics(text, CGRP, {}, read_committed=True) == text
 
 
 @pytest.mark.parametrize(
-    ("member", "handling", "state"),
+    ("handling", "is_stable", "is_joining", "state"),
     [
-        (FakeMember(), None, "init"),
-        (FakeMember(is_joining=True), None, "wait-join"),
-        (FakeMember(is_stable=True), None, "steady"),
-        (FakeMember(is_joining=True), RebalanceKind.ASSIGN, "wait-assign-call"),
-        (FakeMember(is_joining=True), RebalanceKind.REVOKE, "wait-unassign-call"),
-        (FakeMember(), RebalanceKind.LOST, "wait-unassign-call"),
+        (None, False, False, "init"),
+        (None, False, True, "wait-join"),
+        (None, True, False, "steady"),
+        (RebalanceKind.ASSIGN, False, True, "wait-assign-call"),
+        (RebalanceKind.REVOKE, False, True, "wait-unassign-call"),
+        (RebalanceKind.LOST, False, False, "wait-unassign-call"),
     ],
 )
 def test_the_state_of_the_join(
-    member: FakeMember, handling: RebalanceKind | None, state: str
+    handling: RebalanceKind | None, is_stable: bool, is_joining: bool, state: str
 ) -> None:
-    assert join_state(member, handling) == state
-
-
-class FakeStatistics(Statistics):
-    def __init__(self) -> None:
-        pass
-
-    def complete(self, text: str) -> str:
-        return text + " completed"
-
-
-@pytest.mark.parametrize(
-    ("statistics", "passed"), [(None, "{}"), (FakeStatistics(), "{} completed")]
-)
-def test_the_callback_gets_completed_statistics(statistics: Statistics | None, passed: str) -> None:
-    received: list[str] = []
-    completed(received.append, lambda: statistics)("{}")
-    assert received == [passed]
-
-
-def test_an_exception_of_the_callback_is_raised() -> None:
-    def fail(_: str) -> None:
-        raise LookupError("planned")
-
-    with pytest.raises(LookupError, match="planned"):
-        completed(fail, lambda: None)("{}")
+    assert join_state(handling, is_stable=is_stable, is_joining=is_joining) == state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from assignors.confluent.coordinator import PatternError, parse_subscription, topic_errors
+from assignors.confluent.subscription import PatternError, parse_subscription, topic_errors
 
 KNOWN = ["orders", "orders-eu", "Orders", "payments", "__consumer_offsets", "x1"]
 
