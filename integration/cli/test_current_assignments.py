@@ -118,7 +118,7 @@ def test_leaders_move_to_the_members_of_a_group_that_ignores_them(
         assert json.loads(path.read_text())["options"]["proved_most_local"]
         # What this group was promised before: an assignment by the racks of leaders.
         ours = rackward(
-            *(cluster, "leaders", "plan", "--group", group.id, "--assignment", "ours", "--json")
+            *(cluster, "leaders", "plan", "--group", group.id, "--assignment", "rackward", "--json")
         )
         assert ours.json["localities"][0]["before"] == PARTITIONS
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import TopicPartition
-from rackward.groups.rates import (
+from rackward.groups.reading import (
     ASSUMED_RECORD_BYTES,
     RateSource,
     Sample,

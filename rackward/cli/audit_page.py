@@ -12,24 +12,20 @@ from html import escape
 from importlib.resources import files
 
 from placement_core.audit import Severity
-from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency, percent, time_text
-from rackward.cli.console import escape_controls
-from rackward.cli.render.explanation import finding_text
-from rackward.cli.render.group_audit import (
+from rackward.cli.audit import (
     NO_GROUPS,
-    assumption_lines,
     bytes_a_day,
     client_text,
-    cost_text,
+    cost,
     headline,
-    is_out_of_reach,
+    is_hypothetical,
     locality,
-    locality_at_best,
     notes,
 )
-from rackward.groups.report import AuditReport, GroupAudit, Reads
-from rackward.groups.steps import Step
+from rackward.cli.output import escape_controls
+from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit
+from rackward.groups.next_steps import NextStep
 from rackward.units import format_count
 
 TITLE = "Consumer groups across racks"
@@ -55,10 +51,9 @@ footer { padding-top: 20px; padding-bottom: 40px; color: var(--muted); font-size
 """
 
 
-def render_page(
-    report: AuditReport, currency: Currency, prices: PriceTable, generated_at: datetime
-) -> str:
+def render_page(report: AuditReport, generated_at: datetime) -> str:
     """Return the HTML document; ``generated_at`` is in UTC."""
+    currency = Currency(report.currency)
     style = (files("rack_traffic.report") / "templates" / "page.css").read_text() + _STYLE
     body = [
         f'<header class="top"><h1>{TITLE}</h1><p class="meta">{_text(headline(report))} &middot; '
@@ -68,7 +63,7 @@ def render_page(
         _groups(report, currency),
         _findings(report),
         "</main><footer>",
-        *(f"<p>{_text(line)}</p>" for line in assumption_lines(report, currency, prices)),
+        *(f"<p>{_text(line)}</p>" for line in report.rates.assumptions),
         *(f'<p class="faults">Not read: {_text(fault)}</p>' for fault in report.faults),
         "<p>The figures are the share of partitions that are read in their leader&#x27;s rack, and "
         "the cost of the others: now; with an assignment by the racks of leaders, which the solver "
@@ -97,8 +92,8 @@ def _text(text: str) -> str:
 
 
 def _tiles(report: AuditReport, currency: Currency) -> str:
-    now, after = report.total(lambda row: row.now), report.total(lambda row: row.layout)
-    known = sum(row.rate for row in report.audited)
+    now, after = report.totals.now, report.totals.layout or CrossRackReads()
+    known = sum(row.rate for row in report.groups)
     share = f"; {percent(now.crossing / known)} of all bytes cross racks now" if known else ""
     saving = max(0.0, now.cost - after.cost)
     changed = sum(bool(row.steps) for row in report.groups)
@@ -120,7 +115,7 @@ def _tiles(report: AuditReport, currency: Currency) -> str:
     return f'<dl class="tiles">{shown}</dl>'
 
 
-def _a_day(reads: Reads) -> str:
+def _a_day(reads: CrossRackReads) -> str:
     return f"{bytes_a_day(reads.crossing)} a day, {format_count(reads.off_rack, 'partition')}"
 
 
@@ -147,17 +142,17 @@ def _groups(report: AuditReport, currency: Currency) -> str:
 
 
 def _row(row: GroupAudit, currency: Currency) -> str:
-    title = f'<td class="group">{_text(row.id)}<span>{_text(client_text(row))}</span></td>'
+    title = f'<td class="group">{_text(row.group)}<span>{_text(client_text(row))}</span></td>'
     if row.now is None:
         reason = _text("; ".join(notes(row)))
         return f'<tr>{title}<td class="empty change" colspan="5">{reason}</td></tr>'
     missing = "".join(f'<p class="faults">{_text(note)}</p>' for note in notes(row))
     figures = "".join(
         f'<td class="n{_tone(row, name, reads)}" data-name="{name}">{_text(share)}'
-        f'<span class="was">{_text(cost_text(row, reads, currency))}</span></td>'
+        f'<span class="was">{_text(cost(row, reads, currency))}</span></td>'
         for name, share, reads in (
             ("now", locality(row, row.now), row.now),
-            ("assignor", locality_at_best(row), row.assignor),
+            ("assignor", locality(row, row.assignor), row.assignor),
             ("+ leaders", locality(row, row.layout), row.layout),
         )
     )
@@ -167,15 +162,15 @@ def _row(row: GroupAudit, currency: Currency) -> str:
     )
 
 
-def _tone(row: GroupAudit, name: str, reads: Reads | None) -> str:
+def _tone(row: GroupAudit, name: str, reads: CrossRackReads | None) -> str:
     """Return the class of a figure that the group can reach, and that is better than now."""
-    if name == "assignor" and is_out_of_reach(row):
+    if name == "assignor" and is_hypothetical(row):
         return ""
     better = reads is not None and row.now is not None and reads.off_rack < row.now.off_rack
     return " better" if better else ""
 
 
-def _steps(steps: Iterable[Step]) -> str:
+def _steps(steps: Iterable[NextStep]) -> str:
     texts = [
         f"<p>{_text(step.text)}</p>" + "".join(f"<code>{_text(line)}</code>" for line in step.lines)
         for step in steps
@@ -185,13 +180,9 @@ def _steps(steps: Iterable[Step]) -> str:
 
 def _reasons(row: GroupAudit) -> str:
     """Return why partitions are off-rack, folded up."""
-    group = row.group
-    if group is None or not row.findings:
+    if not row.findings:
         return ""
-    lines = [
-        f"<li>{finding.count:,}: {_text(finding_text(group, finding))}</li>"
-        for finding in row.findings
-    ]
+    lines = [f"<li>{finding.count:,}: {_text(finding.why)}</li>" for finding in row.findings]
     return f"<details><summary>Why</summary><ul>{''.join(lines)}</ul></details>"
 
 

@@ -1,4 +1,4 @@
-"""What commands show: tables, plain text in pipes, JSON, confirmation prompts, help of groups."""
+"""What commands show: tables, plain text in pipes, JSON of any value, prompts, pages, log lines."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
-from typer.core import TyperGroup
 
 from placement_core import InvalidOptionError
 from rack_traffic.atomic_write import write_atomically
 from rack_traffic.errors import OutputError
+from rackward.cli.options import RunOptions
 
 SCHEMA_VERSION = 1
 """Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
 field is added."""
+
+NO_RACK = "(no rack)"
 
 _UNLIMITED_WIDTH = 100_000
 _NUMBER_LIST = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
@@ -56,24 +59,33 @@ def escape_controls(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def print_json(command: str, fields: Mapping[str, Any]) -> None:
-    """Print ``fields`` with the schema version and the command's name, as one JSON object."""
-    sys.stdout.write(format_json(command, fields))
+def print_json(command: str, *values: Any) -> None:
+    """Print the fields of ``values`` as one JSON object, after the command's name.
+
+    A value is a dict, or an object whose fields are listed in the reference (docs/reference/json).
+    """
+    sys.stdout.write(format_json(command, *values))
 
 
-def format_json(command: str, fields: Mapping[str, Any]) -> str:
+def format_json(command: str, *values: Any) -> str:
     """Return the text of `print_json`; lists of numbers are on one line."""
-    document = {"schema_version": SCHEMA_VERSION, "command": command, **fields}
-    text = _escape_json(json.dumps(document, indent=2, ensure_ascii=False))
+    text = _escape_json(json.dumps(_document(command, *values), indent=2, ensure_ascii=False))
     # JSON strings contain no line breaks, so that no string matches.
     return _NUMBER_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
 
 
-def print_json_line(command: str, event: str, fields: Mapping[str, Any]) -> None:
-    """Print one line of JSON, and flush it."""
-    document = {"schema_version": SCHEMA_VERSION, "command": command, "event": event, **fields}
+def print_json_line(command: str, event: str, *values: Any) -> None:
+    """Print one line of JSON about an event, and flush it."""
+    document = _document(command, {"event": event}, *values)
     sys.stdout.write(_escape_json(json.dumps(document, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
+
+
+def _document(command: str, *values: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": command}
+    for value in values:
+        document |= msgspec.to_builtins(value, str_keys=True)
+    return document
 
 
 def _escape_json(text: str) -> str:
@@ -84,9 +96,13 @@ def _escape_json(text: str) -> str:
     )
 
 
-def table(title: str | None = None) -> Table:
-    """Return an empty table in the style of all commands."""
+def table(*columns: str | Column, title: str | None = None, expand: bool = False) -> Table:
+    """Return an empty table in the style of all commands.
+
+    A column is a heading, of text that is folded where it does not fit, or a `number`.
+    """
     return Table(
+        *(Column(each, overflow="fold") if isinstance(each, str) else each for each in columns),
         title=title,
         title_justify="left",
         title_style="bold",
@@ -94,7 +110,18 @@ def table(title: str | None = None) -> Table:
         box=SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
+        expand=expand,
     )
+
+
+def number(heading: str) -> Column:
+    """Return a column of figures, which are on the right and not wrapped."""
+    return Column(heading, justify="right", no_wrap=True)
+
+
+def text(value: object) -> str:
+    """Return a value for a cell: figures with thousands separators, nothing for None."""
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 class _EscapingConsole(Console):
@@ -132,25 +159,20 @@ def _console(*, stderr: bool) -> Console:
     )
 
 
-# Confirmation.
+# ---- Confirmation.
 
 
-def require_confirmation(yes: bool, dry_run: bool, plan: str | None = None) -> None:
+def require_confirmation(run: RunOptions, plan: str | None = None) -> None:
     """Raise InvalidOptionError if a prompt will be needed and stdin cannot answer it.
 
     Commands call this first, before they connect. ``plan`` is the path of a plan, if there is one;
     ``-`` uses up stdin.
     """
-    if yes or dry_run:
+    if run.yes or run.dry_run:
         return
-    if plan == "-":
-        raise InvalidOptionError(
-            "confirmation needed but the plan is read from stdin: pass --yes or --dry-run"
-        )
-    if not sys.stdin.isatty():
-        raise InvalidOptionError(
-            "confirmation needed but stdin is not a terminal: pass --yes or --dry-run"
-        )
+    reason = "stdin is not a terminal" if plan != "-" else "the plan is read from stdin"
+    if plan == "-" or not sys.stdin.isatty():
+        raise InvalidOptionError(f"confirmation needed but {reason}: pass --yes or --dry-run")
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -168,7 +190,7 @@ def confirm(question: str, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-# Pages.
+# ---- Pages.
 
 
 def check_folder(option: str, file: Path) -> None:
@@ -190,7 +212,7 @@ def write_page(file: Path, page: str) -> int:
     return len(content)
 
 
-# Logging.
+# ---- Log lines.
 
 _MAX_MESSAGE = 2000
 """Characters of a logged message: peers send names of up to 32 KB, and errors quote them."""
@@ -227,37 +249,3 @@ def log_to_stderr(name: str) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
-
-
-# ---- Groups of subcommands, such as ``rackward topics``.
-
-
-class _WholeSummaries(TyperGroup):
-    """A group whose help shows the first sentence of each subcommand in full.
-
-    Typer would cut it to the width of the terminal.
-    """
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, command.get_short_help_str(limit=1000))
-                    for name in self.list_commands(ctx)
-                    if (command := self.get_command(ctx, name)) is not None
-                ]
-            )
-
-
-def command_group(summary: str) -> typer.Typer:
-    """Return a group without subcommands yet; ``summary`` is its help."""
-    group = typer.Typer(
-        cls=_WholeSummaries,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        help=summary,
-    )
-    # Without a callback, typer would merge a single command into the group.
-    group.callback()(lambda: None)
-    return group

@@ -13,18 +13,13 @@ from assignors.explain import Reason
 from placement_core import RACK_AWARE_SELECTOR, ClusterView, TopicPartition, parse_rack
 from placement_core.leaders import plan_leaders
 from rack_traffic.prices import PriceRule, PriceTable
+from rackward.groups.audit import SECONDS_PER_MONTH, audit_reading, groups_sharing_topics
+from rackward.groups.audit_report import AuditReport, SelectorBrokers
 from rackward.groups.explain import explain_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.rates import RateSource, ReadRates
-from rackward.groups.reader import ClusterReading, GroupReading
+from rackward.groups.next_steps import StepKind, can_be_reassigned
 from rackward.groups.readers import AssignmentKind, readers_of_groups, topics_read
-from rackward.groups.report import (
-    SECONDS_PER_MONTH,
-    AuditReport,
-    audit_cluster,
-    groups_sharing_topics,
-)
-from rackward.groups.steps import StepKind, can_follow
+from rackward.groups.reading import ClusterReading, GroupReading, RateSource, ReadRates
 from rackward.kafka import ClusterState
 from rackward.kafka.groups import Group, GroupMember, ListedGroup
 from tests.support.described_groups import random_group
@@ -41,7 +36,7 @@ def reading(state: ClusterState, *groups: Group) -> ClusterReading:
 
 
 def audit(read: ClusterReading, rates: ReadRates | None = None) -> AuditReport:
-    return audit_cluster(read, rates or ReadRates(), PriceTable(), HostRacks())
+    return audit_reading(read, rates or ReadRates(), PriceTable(), HostRacks())
 
 
 def random_state(rng: random.Random) -> ClusterState:
@@ -73,7 +68,7 @@ def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(b
         state = random_state(rng)
         groups = [random_group(rng, state.view, f"g{n}") for n in range(rng.randint(1, 3))]
         rates = ReadRates(written={tp: rng.random() for tp in state.view.replicas})
-        rows = {row.id: row for row in audit(reading(state, *groups), rates).groups}
+        rows = {row.group: row for row in audit(reading(state, *groups), rates).groups}
         for group in groups:
             row = rows[group.id]
             explained = explain_group(group, only(state.view, group), HostRacks())
@@ -87,7 +82,7 @@ def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(b
             assert row.unknown == explanation.unknown + explanation.unread, f"seed {seed}"
             assert row.partitions == explanation.partitions, f"seed {seed}"
             crossing = count_crossing(group, state.view, rates.written)
-            assert row.now.crossing == pytest.approx(crossing), f"seed {seed}"
+            assert row.now.crossing == pytest.approx(crossing, abs=0.001), f"seed {seed}"
             assert [each.count for each in row.findings] == [
                 each.count for each in explanation.findings
             ]
@@ -97,7 +92,7 @@ def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(b
         assert alone.now is not None
         assert alone.assignor is not None
         assert alone.layout is not None
-        kind = AssignmentKind.OURS if can_follow(group) else AssignmentKind.CURRENT
+        kind = AssignmentKind.REASSIGNED if can_be_reassigned(group) else AssignmentKind.CURRENT
         readers = readers_of_groups([group], HostRacks(), kind)
         layout = plan_leaders(
             state.view,
@@ -107,12 +102,12 @@ def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(b
             max_imbalance=readers.max_imbalance,
             only_gains=True,
         )
-        reachable = alone.assignor if can_follow(group) else alone.now
+        reachable = alone.assignor if can_be_reassigned(group) else alone.now
         leaders = {**state.view.known_leaders, **{tp: o[0] for tp, o in layout.order.items()}}
         then = explain_group(
             group, only(replace(state.view, leaders=leaders), group), HostRacks()
         ).explanation
-        after = then.optimum if can_follow(group) else then.off_rack
+        after = then.optimum if can_be_reassigned(group) else then.off_rack
         assert alone.layout.off_rack == min(after, reachable.off_rack), f"seed {seed}"
         moved += alone.layout.off_rack < reachable.off_rack
     assert moved
@@ -177,8 +172,8 @@ def test_costs_and_totals() -> None:
         committed={"near": {TopicPartition("t", 3): 2e6}},
         watched_seconds=10.0,
     )
-    report = audit_cluster(reading(STATE, near, far), rates, prices, HostRacks())
-    assert [row.id for row in report.groups] == ["far", "near"]
+    report = audit_reading(reading(STATE, near, far), rates, prices, HostRacks())
+    assert [row.group for row in report.groups] == ["far", "near"]
     costly, cheap = report.groups
     month = SECONDS_PER_MONTH / 1e9
     assert costly.now is not None
@@ -188,9 +183,9 @@ def test_costs_and_totals() -> None:
     assert (costly.now.off_rack, costly.rate_source) == (6, RateSource.WRITTEN)
     assert cheap.now.cost == pytest.approx(0.5 * 2e6 * month)
     assert (cheap.now.off_rack, cheap.rate_source) == (2, RateSource.COMMITTED)
-    total = report.total(lambda row: row.now)
+    total = report.totals.now
     assert (total.off_rack, total.cost) == (8, costly.now.cost + cheap.now.cost)
-    kinds = {row.id: [step.kind for step in row.steps] for row in report.groups}
+    kinds = {row.group: [step.kind for step in row.steps] for row in report.groups}
     assert kinds == {
         "far": [StepKind.LEAD, StepKind.MOVE_LEADERS],
         "near": [StepKind.MOVE_LEADERS],
@@ -212,16 +207,16 @@ def test_groups_without_figures_are_last_with_the_reason() -> None:
     refused = GroupReading(ListedGroup("secret", "consumer"), 1, error="not authorized: grant it")
     readings = replace(readings, groups=(*readings.groups, refused))
     report = audit(readings)
-    assert [row.id for row in report.groups] == [
+    assert [row.group for row in report.groups] == [
         *("reads", "connect", "empty", "rebalancing", "secret")
     ]
-    reasons = {row.id: row.reason or "" for row in report.groups}
+    reasons = {row.group: row.reason or "" for row in report.groups}
     assert reasons["reads"] == ""
     assert "protocol type connect" in reasons["connect"]
     assert reasons["empty"].startswith("has no members (state Empty)")
     assert "is rebalancing" in reasons["rebalancing"]
     assert reasons["secret"] == "not authorized: grant it"
-    assert report.total(lambda row: row.now).off_rack == 2
+    assert report.totals.now.off_rack == 2
 
 
 def test_a_topic_that_does_not_exist_and_a_cluster_without_topics() -> None:
@@ -263,7 +258,7 @@ def test_brokers_and_members_without_racks() -> None:
     assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 6, 0)
     assert (row.now.crossing, row.now.unknown) == (0, 30)
     assert [step.kind for step in row.steps] == [StepKind.SET_CLIENT_RACK]
-    mapped = audit_cluster(
+    mapped = audit_reading(
         reading(STATE, rackless),
         rates,
         PriceTable(),
@@ -282,7 +277,7 @@ def test_components_are_groups_that_share_topics_through_others_too() -> None:
 
 def test_the_figures_now_alone() -> None:
     far = group("far", [(4, 5), (0, 1), (2, 3)])
-    report = audit_cluster(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
+    report = audit_reading(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
     (row,) = report.groups
     assert (row.now and row.now.off_rack, row.assignor, row.layout, row.steps) == (
         6,
@@ -298,7 +293,7 @@ SELECTORS = dict.fromkeys(range(6), RACK_AWARE_SELECTOR)
 
 def audit_with_selectors(*groups: Group, mapping: str | None = None, **fields: Any) -> AuditReport:
     """Return an audit of brokers with a replica selector; 1 MB/s is written to each partition."""
-    return audit_cluster(
+    return audit_reading(
         replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields}),
         ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6)),
         PriceTable(),
@@ -311,7 +306,7 @@ def test_members_that_send_a_rack_read_from_followers() -> None:
     far, new = group("far", shares), group("new", shares, type="consumer", protocol="uniform")
     own = group("own", shares, protocol="leader-rack-aware-range")
     report = audit_with_selectors(far, new, own)
-    rows = {row.id: row for row in report.groups}
+    rows = {row.group: row for row in report.groups}
     for name in ("far", "new"):
         row = rows[name]
         assert row.now is not None
@@ -321,7 +316,7 @@ def test_members_that_send_a_rack_read_from_followers() -> None:
     assert (rows["own"].now.off_rack, rows["own"].now.crossing) == (6, 6e6)
     # The leaders move for the group that reads from them, and for no other.
     assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
-    assert report.selectors == {RACK_AWARE_SELECTOR: 6}
+    assert report.replica_selectors == (SelectorBrokers(RACK_AWARE_SELECTOR, 6),)
     # kafka-go's rack-affinity sends a rack when it joins, and none when it fetches.
     (kafka_go,) = audit_with_selectors(group("go", shares, protocol="rack-affinity")).groups
     assert kafka_go.now is not None

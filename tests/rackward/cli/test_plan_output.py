@@ -14,8 +14,9 @@ from typer.main import get_command
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
+from rackward.cli.output import format_json
 from rackward.cli.placement import app as placement_app
-from rackward.cli.render.plan import PlanFormat, change_json, show_change, write_plan
+from rackward.cli.plan_output import PlanOutput, change_result, show_change, write_plan
 from rackward.reassignment import PlannedChange
 from tests.support.plans import PLAN
 from tests.support.simulated_cluster import cluster_state
@@ -32,10 +33,10 @@ CHANGE = PlannedChange(
 )
 
 
-def shown(change: PlannedChange, *, every_partition: bool = False, width: int = 80) -> str:
+def shown(change: PlannedChange, *, all_partitions: bool = False, width: int = 80) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    show_change(change, console, every_partition=every_partition)
+    show_change(change, console, all_partitions=all_partitions)
     return file.getvalue()
 
 
@@ -46,7 +47,7 @@ def test_a_change_fits_80_columns() -> None:
     assert "At 1.00 MB/s per broker, copying takes at least 1 min 30 s." in text
     assert "10 = 33.3 %   30 = 100.0 %" in text
     assert "... and 11 more: --all-partitions lists them" in text
-    whole = shown(CHANGE, every_partition=True)
+    whole = shown(CHANGE, all_partitions=True)
     assert "... and" not in whole
     assert "3:b 1:a" in whole
 
@@ -59,7 +60,7 @@ def test_changes_without_copies_or_with_unknown_sizes() -> None:
 
 
 def test_json_of_a_change() -> None:
-    fields = change_json(CHANGE)
+    fields = json.loads(format_json("placement plan", change_result(CHANGE)))
     assert (fields["copies"], fields["bytes"], fields["leader_changes"]) == (60, 90_000_000, 1)
     assert fields["min_copy_seconds"] == 90
     assert fields["partitions"][0] == {
@@ -76,7 +77,7 @@ def test_json_of_a_change() -> None:
         "before": 10,
         "after": 30,
     }
-    assert change_json(replace(CHANGE, sizes={}))["bytes"] is None
+    assert change_result(replace(CHANGE, sizes={})).bytes is None
 
 
 def test_only_the_topics_of_the_plan_are_counted_against_the_rack_rules() -> None:
@@ -106,18 +107,9 @@ def test_help_says_that_a_lower_replication_factor_removes_replicas() -> None:
 
 def test_notes_are_shown_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
-        write_plan(
-            *(
-                "placement plan",
-                structs.replace(PLAN, partitions=()),
-                VIEW,
-                None,
-                PlanFormat.RACKWARD,
-            ),
-            every_partition=False,
-            as_json=as_json,
-            notes=["A note."],
-        )
+        options = PlanOutput(as_json=as_json)
+        plan = structs.replace(PLAN, partitions=())
+        write_plan("placement plan", plan, VIEW, options, notes=["A note."])
     text, _, fields = capsys.readouterr().out.partition("{")
     assert "A note." in text
     assert json.loads("{" + fields)["notes"] == ["A note."]

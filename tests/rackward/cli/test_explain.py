@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from assignors.explain import Reason
 from placement_core import ClusterView, InvalidOptionError
-from rackward.cli.console import print_json, stdout
-from rackward.cli.render.explanation import explanation_json, show_explanation
+from rackward.cli.explain import show_explanation
+from rackward.cli.output import format_json, print_json, stdout
 from rackward.groups.explain import (
     ExplainedGroup,
     RackLocality,
@@ -59,8 +61,12 @@ def explain(group: Group, view: ClusterView = VIEW, mapping: str | None = None) 
 def render(explained: ExplainedGroup, mapping: str | None = None, width: int = 80) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False, color_system=None)
-    show_explanation(explained, console, mapping)
+    show_explanation(explained.summary(), console, mapping)
     return out.getvalue()
+
+
+def json_of(explained: ExplainedGroup) -> Any:
+    return json.loads(format_json("groups explain", explained.summary()))
 
 
 def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
@@ -78,7 +84,7 @@ def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
 
 
 def test_locality_by_rack() -> None:
-    assert explain(LOPSIDED).locality_by_rack() == [
+    assert explain(LOPSIDED).summary().racks == [
         RackLocality("a", 10, 1, 4, 4),
         RackLocality("b", 1, 1, 4, 1),
         RackLocality("c", 1, 1, 4, 1),
@@ -97,18 +103,18 @@ def test_a_group_without_off_rack_partitions() -> None:
 def test_a_process_that_leads_the_group_is_named() -> None:
     leader, other = (f"rackward-lead-{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c" for name in "xy")
     led = replace(LOPSIDED, protocol="range", leader=leader, waiting=(other,))
-    shown = explanation_json(explain(led))
+    shown = json_of(explain(led))
     assert (shown["leader"], shown["waiting"]) == (leader, [other])
     text = " ".join(render(explain(led), width=400).split())
     assert f"Assignor: range Leader: rackward lead, member {leader}" in text
     assert f"member {other}: another one of them leads" in text
-    assert "its own assignor has no regard to leaders" not in text
+    assert "the group's assignor ignores leader racks" not in text
     assert "Use the assignor" not in text
     led = replace(led, leader=None)
     text = " ".join(render(explain(led), width=400).split())
     assert "Leader:" not in text
     assert f"member {other}: another member leads" in text
-    assert "its own assignor has no regard to leaders" in text
+    assert "the group's assignor ignores leader racks" in text
 
 
 def test_mapping_gives_racks_to_members() -> None:
@@ -122,7 +128,7 @@ def test_mapping_gives_racks_to_members() -> None:
     assert "The racks of the 3 members that read them are unknown" in text
     mapping = "10.0.0.0/8=b"
     explained = explain(rackless, mapping=mapping)
-    assert explained.rackless_members == 0
+    assert all(each.rack for each in explained.summary().members)
     text = render(explained, mapping, width=400)
     assert "rack a leads 10 partitions, and no member is in it" in text.replace("Rack", "rack")
     assert f"leaders plan --group billing --mapping {mapping} -o leaders.json" in text
@@ -133,15 +139,15 @@ def test_another_assignor_and_better_members_are_named() -> None:
     explained = explain(replace(LOPSIDED, protocol="range"), view)
     text = " ".join(render(explained, width=400).split())
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
-    assert "the group's assignor (range) does not consider the racks of leaders" in text
+    assert "the group's assignor (range) ignores leader racks" in text
     assert (
         "Use the assignor leader-rack-aware-range, or lead the group (rackward lead billing): 0 "
         "off-rack at best" in text
     )
     # The leaders of all six are in the racks of their members.
     assert "Or: Move 6 leaders to the racks of the members that read them: 0 off-rack" in text
-    shown = explanation_json(explained)
-    assert shown["assignor"] == shown["protocol"] == "range"
+    shown = json_of(explained)
+    assert shown["protocol"] == "range"
     assert shown["reference_assignor"] == "leader-rack-aware-range"
     (finding,) = shown["findings"]
     assert finding["reason"] == "not-optimal"
@@ -156,7 +162,7 @@ def kinds(explained: ExplainedGroup) -> dict[str, list[tuple[str, int | None]]]:
     """Return the kind and the figure of each remedy, by reason."""
     return {
         each["reason"]: [(one["kind"], one["off_rack_after"]) for one in each["remedies"]]
-        for each in explanation_json(explained)["findings"]
+        for each in json_of(explained)["findings"]
     }
 
 
@@ -221,8 +227,8 @@ def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
     hostile = replace(group(*named, protocol=f"range{forged}"), id=f"billing{forged}")
     for each in (view, replace(view, brokers=brokers)):
         explained = explain(hostile, each)
-        show_explanation(explained, stdout(), None)
-        print_json("groups explain", explanation_json(explained))
+        show_explanation(explained.summary(), stdout(), None)
+        print_json("groups explain", explained.summary())
     shown = capsys.readouterr().out
     assert "billing\\x1b[2J" in shown
     assert "production\\x1b[2J" in shown
@@ -235,7 +241,7 @@ def test_leaders_without_rack_and_partitions_without_leader() -> None:
         {TOPIC: [LED["a"], (1,), *([LED["a"]] * 8), LED["b"], (5,)]}, racks, down=[5]
     )
     explained = explain(LOPSIDED, broken.view)
-    findings = {each["reason"]: each for each in explanation_json(explained)["findings"]}
+    findings = {each["reason"]: each for each in json_of(explained)["findings"]}
     assert findings["rackless-broker"]["partitions"] == {TOPIC: [1]}
     assert findings["rackless-broker"]["remedies"][0]["brokers"] == [1]
     assert findings["no-leader"]["partitions"] == {TOPIC: [11]}
@@ -278,7 +284,7 @@ def test_in_a_pipe_lines_are_not_wrapped_and_as_long_as_their_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    show_explanation(explain(LOPSIDED), stdout(), None)
+    show_explanation(explain(LOPSIDED).summary(), stdout(), None)
     lines = capsys.readouterr().out.splitlines()
     assert any("Rack a leads 10 partitions, and its member reads 4 in balance" in x for x in lines)
     assert max(map(len, lines)) < 250
@@ -297,8 +303,8 @@ def test_partitions_read_from_followers_are_local() -> None:
     assert (explanation.local, explanation.off_rack, explanation.unknown) == (7, 0, 5)
     (finding,) = explanation.findings
     assert (finding.reason, finding.count) == (Reason.REPLICA_UNKNOWN, 5)
-    assert explained.read_from_followers == 7
-    assert [(row.rack, row.local) for row in explained.locality_by_rack()][:2] == [
+    assert explained.summary().read_from_followers == 7
+    assert [(row.rack, row.local) for row in explained.summary().racks][:2] == [
         ("a", 2),
         ("b", 5),
     ]

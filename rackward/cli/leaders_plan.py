@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 
 from placement_core import (
@@ -23,11 +24,10 @@ from placement_core.leaders import (
     plan_leaders,
 )
 from rackward.cli import options
-from rackward.cli.console import escape_controls, stderr
-from rackward.cli.options import ClusterOptions, match_topics, parse_placement
-from rackward.cli.placement.plan import format_now, rack_source
-from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
-from rackward.cli.render.progress import step_reporter
+from rackward.cli.live import step_reporter
+from rackward.cli.options import ClusterOptions, LocatorOptions, TopicOptions
+from rackward.cli.output import stderr
+from rackward.cli.plan_output import ChangeResult, PlanFile, PlanOutput, format_now, write_plan
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
@@ -46,7 +46,7 @@ from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import check_not_reassigning, planning_view
 from rackward.units import format_count, format_list
 
-EPILOG = f"""
+EPILOG = """
 \b
 Examples:
   rackward leaders plan --group billing -o leaders.json
@@ -67,13 +67,6 @@ A consumer's rack is its client.rack, or the one that an assignor of rackward se
 those of other consumers. The figures count each partition once per group.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
-
-\b
-{PLAN_JSON}
- also: leader_limit, unmet: [{{group, reason, rack,
- partitions: {{topic: [number]}}}}]; reasons: no-replica-in-rack,
- no-broker-in-rack, rackless-member, unread, not-selected, leader-limit,
- other-readers
 """
 
 
@@ -85,7 +78,28 @@ class Weights(StrEnum):
     RECORDS = "records"
 
 
+class UnmetRow(msgspec.Struct, frozen=True):
+    """Partitions of a group that are not local after the plan; ``rack`` is their members'."""
+
+    group: str
+    reason: Obstacle
+    rack: str | None
+    partitions: dict[str, list[int]]
+
+
+class LayoutResult(msgspec.Struct, frozen=True):
+    """The most partitions that a broker may lead (null: any), and what is not local after the
+    plan."""
+
+    leader_limit: int | None
+    unmet: list[UnmetRow]
+
+
+RESULTS = (PlanFile, ChangeResult, LayoutResult)
+
+
 def plan(
+    *,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", "-g", metavar="GROUP", help="A consumer group; may be repeated."),
@@ -104,8 +118,8 @@ def plan(
         typer.Option(
             "--assignment",
             help="The assignment of the groups after the change: current, the members keep their "
-            "partitions; ours, rackward's assignor follows the leaders. Default: what each "
-            "group's assignor does.",
+            "partitions; rackward, rackward's assignor follows the leaders. Default: what "
+            "each group's assignor does.",
         ),
     ] = None,
     max_imbalance: Annotated[
@@ -127,8 +141,7 @@ def plan(
             "mean).",
         ),
     ] = Weights.EQUAL,
-    topics: options.Topics = None,
-    exclude: options.Exclude = None,
+    topics: TopicOptions,
     levels: Annotated[
         int | None,
         typer.Option(
@@ -138,15 +151,9 @@ def plan(
             help="Compare racks such as /dc1/room2 by their first N levels only.",
         ),
     ] = None,
-    rack_locator: options.RackLocatorName = None,
-    rack_locator_properties: options.RackLocatorProperties = None,
-    output: Output = None,
-    format: Format = PlanFormat.RACKWARD,
-    every_partition: options.EveryPartition = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    locators: LocatorOptions,
+    written: PlanOutput,
+    cluster: ClusterOptions,
 ) -> None:
     """Plan which replicas lead, so that consumers find leaders in their own racks.
 
@@ -154,20 +161,15 @@ def plan(
     the plan has the one with the most even leaders per broker, then the fewest changes; with
     current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
-    _check_options(group, readers, mapping, topics, assignment)
-    check_output(output, format, as_json)
-    placing = parse_placement(
-        rack_locator=rack_locator, rack_locator_properties=rack_locator_properties
-    )
+    _check_options(group, readers, mapping, topics.topics, assignment)
+    written.check()
+    locator = locators.locator()
     host_racks = HostRacks.parse_option("--mapping", mapping)
     consumers = None if readers is None else parse_readers("--readers", readers)
-    with (
-        step_reporter(stderr()) as progress,
-        ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin,
-    ):
+    with step_reporter(stderr()) as progress, cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
-        chosen = match_topics(state.topics, topics, exclude)
+        chosen = topics.match(state.topics)
         if consumers is not None:
             found = Readers((ConsumerDemand("--readers", chosen, consumers),))
         else:
@@ -179,7 +181,7 @@ def plan(
                 "the groups read none of the selected topics: change --topics or --exclude"
             )
         check_not_reassigning(read_topics, state)
-        view = planning_view(state, placing.locator)
+        view = planning_view(state, locator)
         progress("Reading sizes of partitions")
         found = _with_weights(admin, view, found, weights)
         if max_imbalance is None:
@@ -210,12 +212,12 @@ def plan(
             "current_assignments": [each.name for each in found.assignments],
             "max_imbalance": max_imbalance,
             "weights": weights.value,
-            "topics": topics,
-            "exclude": exclude,
+            "topics": topics.topics,
+            "exclude": topics.exclude,
             "levels": levels,
             "proved_most_local": layout.locality_proved,
         },
-        rack_source=rack_source(rack_locator, ignore_racks=False),
+        rack_source=locators.source(),
         sizes={},
         limits=BatchLimits(),
         localities=layout.localities,
@@ -224,12 +226,9 @@ def plan(
         "leaders plan",
         built,
         view,
-        output,
-        format,
-        every_partition=every_partition,
-        as_json=as_json,
-        notes=list(_unmet_notes(layout, view)),
-        fields=_layout_json(layout),
+        written,
+        notes=list(unmet_notes(layout, view)),
+        more=layout_result(layout),
     )
     if not layout.locality_proved:
         stderr().print(
@@ -246,9 +245,7 @@ def _check_options(
     assignment: AssignmentKind | None,
 ) -> None:
     if bool(group) == (readers is not None):
-        raise InvalidOptionError(
-            "give the consumers: either --group (may be repeated) or --readers"
-        )
+        raise InvalidOptionError("specify --group (repeatable) or --readers")
     if readers is not None and topics is None:
         raise InvalidOptionError("--readers needs --topics: give the topics that they read")
     if mapping is not None and not group:
@@ -335,16 +332,15 @@ def _read_records(
 # What is not local after the plan.
 
 
-def _unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
+def unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
     """Yield a sentence for each reason of each group."""
     for unmet in layout.unmet:
-        group = escape_controls(unmet.name)
         count = format_count(len(unmet.partitions), "partition")
-        yield f"{group}: {count} not local: {_reason(unmet, layout, view)}."
+        yield f"{unmet.name}: {count} not local: {_reason(unmet, layout, view)}."
 
 
 def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
-    rack = escape_controls(unmet.rack or "")
+    rack = unmet.rack or ""
     match unmet.obstacle:
         case Obstacle.UNREAD:
             return "no member owns them"
@@ -355,7 +351,7 @@ def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
         case Obstacle.NO_REPLICA_IN_RACK:
             return (
                 f"they have no replica in their members' rack {rack}; to add one: "
-                f"{escape_controls(_placement_command(unmet, view))}"
+                f"{_placement_command(unmet, view)}"
             )
         case Obstacle.NOT_SELECTED:
             return "their topics are not selected; see --topics and --exclude"
@@ -379,18 +375,12 @@ def _placement_command(unmet: UnmetReads, view: ClusterView) -> str:
     return shlex.join(command)
 
 
-def _layout_json(layout: LeaderLayout) -> dict[str, Any]:
-    unmet = []
-    for each in layout.unmet:
+def layout_result(layout: LeaderLayout) -> LayoutResult:
+    """Return what the JSON of the command has of a layout."""
+    rows = []
+    for unmet in layout.unmet:
         partitions: dict[str, list[int]] = {}
-        for topic, number in each.partitions:
+        for topic, number in unmet.partitions:
             partitions.setdefault(topic, []).append(number)
-        unmet.append(
-            {
-                "group": each.name,
-                "reason": each.obstacle.value,
-                "rack": each.rack,
-                "partitions": partitions,
-            }
-        )
-    return {"leader_limit": layout.leader_limit, "unmet": unmet}
+        rows.append(UnmetRow(unmet.name, unmet.obstacle, unmet.rack, partitions))
+    return LayoutResult(layout.leader_limit, rows)

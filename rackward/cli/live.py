@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from rackward.cli.console import print_json_line
+from rackward.cli.output import print_json_line
 from rackward.reassignment import Event, EventHandler
 from rackward.reassignment import progress as events
 from rackward.reassignment.progress import (

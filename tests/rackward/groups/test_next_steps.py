@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rackward.groups.steps import (
+from rackward.groups.next_steps import (
     MAX_GROUPS_IN_COMMAND,
     Gains,
     LedBy,
     Library,
     StepKind,
-    can_follow,
+    can_be_reassigned,
     led_by,
     libraries_of,
     next_steps,
@@ -78,7 +78,7 @@ def test_libraries_by_assignor_and_mixed_groups() -> None:
     [
         (group("x"), LedBy.CLIENT, True),
         (group("x", leader="rackward-lead-1"), LedBy.LEAD, True),
-        (group("x", protocol="leader-rack-aware-range"), LedBy.OURS, True),
+        (group("x", protocol="leader-rack-aware-range"), LedBy.RACKWARD, True),
         (group("x", protocol="uniform", type="consumer"), LedBy.BROKERS, False),
         (group("x", protocol="stream"), LedBy.CLIENT, False),
         (group("x", protocol="of-our-own-making"), LedBy.CLIENT, False),
@@ -86,7 +86,7 @@ def test_libraries_by_assignor_and_mixed_groups() -> None:
     ],
 )
 def test_who_assigns(it: Group, by: LedBy, follows: bool) -> None:
-    assert (led_by(it), can_follow(it)) == (by, follows)
+    assert (led_by(it), can_be_reassigned(it)) == (by, follows)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from rich.text import Text
 
 import rackward
 from placement_core import InvalidOptionError
-from rackward.cli.console import (
+from rackward.cli.options import RunOptions
+from rackward.cli.output import (
     confirm,
     escape_controls,
     log_to_stderr,
@@ -45,8 +46,7 @@ def test_control_characters_are_escaped(text: str, escaped: str) -> None:
 def test_consoles_escape_control_characters_in_lines_and_cells(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = table("group \x1b[31m")
-    rows.add_column("name\nof the member")
+    rows = table("name\nof the member", title="group \x1b[31m")
     rows.add_row("client\x07-1\x1b]0;title")
     console = stdout()
     console.print(rows)
@@ -60,8 +60,7 @@ def test_consoles_escape_control_characters_in_lines_and_cells(
 
 
 def test_text_objects_in_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = table()
-    rows.add_column("finding")
+    rows = table("finding")
     rows.add_row(Text("member \x1b[2J\x9b1m \u202e", style="red"))
     stdout().print(Padding(rows, (0, 0, 0, 2)))
     shown = capsys.readouterr().out
@@ -120,7 +119,7 @@ def test_no_command_logs_with_another_handler() -> None:
         for path in folder.rglob("*.py")
         if re.search(r"logging\.\w*Handler\(|basicConfig", path.read_text()) is not None
     }
-    assert handlers - {"cli/main.py", "bench/groups.py"} == {"cli/console.py"}
+    assert handlers - {"cli/main.py", "bench/groups.py"} == {"cli/output.py"}
 
 
 def test_the_text_of_an_error_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,9 +148,9 @@ def test_commands_need_a_terminal_to_ask_for_confirmation(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(InvalidOptionError, match=message):
-        require_confirmation(False, False, plan)
-    require_confirmation(True, False, plan)
-    require_confirmation(False, True, plan)
+        require_confirmation(RunOptions(), plan)
+    require_confirmation(RunOptions(yes=True), plan)
+    require_confirmation(RunOptions(dry_run=True), plan)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])

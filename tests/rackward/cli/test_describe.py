@@ -11,29 +11,39 @@ from rich.console import Console
 
 from placement_core import TopicPartition
 from placement_core.audit import Severity
-from rackward.cli.console import print_json
-from rackward.cli.render.topics import Description, describe_json, show_description
+from rackward.cli.describe import TopicsDescription, description_of, show_description
+from rackward.cli.output import format_json, print_json
 from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.topics.health import Note, listed_topics, partition_health, throttle_findings
 from tests.support.simulated_cluster import cluster_state
 
 
-def describe(state: ClusterState, *, unhealthy: bool = False) -> Description:
+def describe(state: ClusterState, *, unhealthy: bool = False) -> TopicsDescription:
     min_isr = dict.fromkeys(state.topics, 2)
     health = partition_health(state, min_isr)
-    topics = tuple(listed_topics(state, health, unhealthy=unhealthy))
-    return Description(
-        state, health, min_isr, topics, unhealthy, ("the configuration: not allowed",)
-    )
+    topics = listed_topics(state, health, unhealthy=unhealthy)
+    return description_of(state, health, min_isr, topics, ["the configuration: not allowed"])
 
 
 def render(
-    description: Description, *, named: bool = False, limit: int = 40, width: int = 80
+    description: TopicsDescription,
+    *,
+    named: bool = False,
+    limit: int = 40,
+    width: int = 80,
+    only_unhealthy: bool = False,
 ) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False, color_system=None)
-    show_description(description, console, limit=limit, every_partition=False, named=named)
+    show_description(
+        description,
+        console,
+        limit=limit,
+        all_partitions=False,
+        named=named,
+        only_unhealthy=only_unhealthy,
+    )
     return out.getvalue()
 
 
@@ -135,13 +145,12 @@ def test_hundreds_of_brokers_are_shown_by_rack() -> None:
 
 def test_nothing_to_list() -> None:
     healthy = cluster_state({"t": [(0, 2, 4)]})
-    assert "No unhealthy topics." in render(describe(healthy, unhealthy=True))
+    assert "No unhealthy topics." in render(describe(healthy, unhealthy=True), only_unhealthy=True)
     assert "No topics." in render(describe(cluster_state({})))
 
 
-def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json("topics describe", describe_json(describe(UNHEALTHY)))
-    text = capsys.readouterr().out
+def test_json_has_everything() -> None:
+    text = format_json("topics describe", describe(UNHEALTHY))
     document = json.loads(text)
     assert (document["schema_version"], document["command"]) == (1, "topics describe")
     assert '"replicas": [5, 1, 3],' in text

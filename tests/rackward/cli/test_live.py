@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from placement_core import TopicPartition
-from rackward.cli.render.progress import progress_reporter, progress_text
+from rackward.cli.live import progress_reporter, progress_text, step_reporter
 from rackward.reassignment import Event
 from rackward.reassignment import progress as events
 from rackward.reassignment.progress import Progress
@@ -102,3 +102,20 @@ def test_progress_text_has_what_is_known() -> None:
     assert progress_text(Progress(0, 2, 0, 5000)) == "0/2 partitions, 0 B of 5.00 kB"
     done = Progress(2, 2, 5000, 5000, 10.0, 0.0)
     assert progress_text(done) == "2/2 partitions, 5.00 kB of 5.00 kB"
+
+
+def test_progress_is_shown_after_two_seconds_and_every_five() -> None:
+    out = io.StringIO()
+    now = 0.0
+    with step_reporter(Console(file=out, width=100), lambda: now) as progress:
+        for second in range(14):
+            now = float(second)
+            progress(f"step {second}")
+    assert out.getvalue().split("\n") == ["step 2 ...", "step 7 ...", "step 12 ...", ""]
+
+
+def test_a_quick_command_shows_no_progress_on_a_terminal() -> None:
+    out = io.StringIO()
+    with step_reporter(Console(file=out, force_terminal=True, width=80)) as progress:
+        progress("Reading groups")
+    assert "Reading" not in out.getvalue()
