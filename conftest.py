@@ -49,7 +49,6 @@ EXTRAS = {
     "msgspec": "cli",
     "pandas": "spark",
     "platformdirs": "cluster",
-    "plotly": "spark",
     "prometheus_client": "prometheus",
     "pyarrow": "spark",
     "deltalake": "spark",
@@ -61,7 +60,7 @@ EXTRAS = {
 }
 """Extra by the name of a package that it installs."""
 
-DEVELOPMENT_PACKAGES = ("duckdb", "hatchling", "ortools", "playwright", "scipy")
+DEVELOPMENT_PACKAGES = ("duckdb", "hatchling", "ortools", "playwright", "plotly", "scipy")
 """Packages of the dependency group dev that only some tests need."""
 
 

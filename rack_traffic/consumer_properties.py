@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from assignors.connection import ConnectionPropertyError
-from assignors.connection.oidc import OIDC_PROPERTIES, TokenCredentials
+from assignors.connection.oauth import OIDC_PROPERTIES, TokenCredentials
 from assignors.connection.properties import PropertyReader
 from assignors.connection.sasl import parse_jaas, read_credentials
 

@@ -37,7 +37,7 @@ from assignors.connection import (
     kafka_python_settings,
     librdkafka_settings,
 )
-from assignors.connection.oidc import ALLOW_HTTP, CALLBACK, ENDPOINT, METHOD
+from assignors.connection.oauth import ALLOW_HTTP, CALLBACK, ENDPOINT, METHOD
 from assignors.leader_moves import validate_refresh
 from assignors.rack_discovery import RackSource, resolve_rack
 from placement_core import InvalidOptionError

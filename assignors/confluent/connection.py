@@ -19,7 +19,7 @@ from assignors.confluent.coordinator import GroupCoordinator
 from assignors.confluent.events import EventQueue, LogEvent
 from assignors.connection.properties import Secret
 from assignors.group_leader import LogOnce, format_error, log
-from assignors.kafka_python.log_filters import install_log_filters
+from assignors.kafka_python.fixes import install_log_filters
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor

@@ -31,9 +31,9 @@ from kafka.structs import TopicPartition
 from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.group_leader import format_error, is_topic_name, log
-from assignors.kafka_python.commit_queue import MemberIdentity
+from assignors.kafka_python.commits import MemberIdentity
 from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
-from assignors.kafka_python.workarounds import is_generation, wait_for
+from assignors.kafka_python.fixes import is_generation, wait_for
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor

@@ -25,7 +25,7 @@ from kafka import errors as kafka_errors
 
 from assignors.confluent.internals import VERSION
 from assignors.confluent.offsets import PartitionKey, Position
-from assignors.kafka_python.commit_queue import NoCoordinatorError
+from assignors.kafka_python.commits import NoCoordinatorError
 
 
 class RebalanceKind(Enum):

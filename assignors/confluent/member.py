@@ -22,12 +22,11 @@ from assignors.confluent.coordinator import GroupCoordinator, RebalanceSupersede
 from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
 from assignors.confluent.offsets import PartitionKey, Position
 from assignors.group_leader import format_error, format_traceback, log
-from assignors.kafka_python.commit_queue import (
+from assignors.kafka_python.commits import (
     REBALANCE_IN_PROGRESS,
     Commit,
     CommitResponse,
     MemberIdentity,
-    never_retry,
 )
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ class GroupMember:
             coordinator.member,
             time.monotonic() + timeout,
             respond,
-            retry_as=_retry_after_rebalance if final else never_retry,
+            retry_as=_retry_after_rebalance if final else None,
         )
         return coordinator.commits.put(commit)
 

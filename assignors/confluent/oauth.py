@@ -12,10 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from assignors.connection.access_token import AccessToken, TokenError, is_token
-from assignors.connection.oidc import CALLBACK, validate_extensions
+from assignors.connection.oauth import (
+    CALLBACK,
+    AccessToken,
+    TokenError,
+    TokenProvider,
+    is_token,
+    validate_extensions,
+)
 from assignors.connection.properties import ConnectionPropertyError, Secret
-from assignors.kafka_python.token_provider import TokenProvider
 
 WAIT_SECONDS = 2.0
 """Longest wait for librdkafka to call the callback after a token has expired."""

@@ -5,7 +5,7 @@ Java clients take credentials as the options of a login module, in a syntax of i
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="alice" password="alice-secret";
 
-For OAUTHBEARER see `assignors.connection.oidc`.
+For OAUTHBEARER see `assignors.connection.oauth`.
 
 No error contains any part of that text: in a malformed line the password may be anywhere.
 """
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assignors.connection.oidc import TokenCredentials, read_token_credentials
+from assignors.connection.oauth import TokenCredentials, read_token_credentials
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

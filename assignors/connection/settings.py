@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from assignors.connection.oidc import (
+from assignors.connection.oauth import (
     CALLBACK,
     ENDPOINT,
     METHOD,
     OIDC_PROPERTIES,
     OidcSettings,
+    TokenCache,
     TokenCredentials,
+    TokenEndpoint,
+    TokenProvider,
 )
 from assignors.connection.properties import ConnectionPropertyError, PropertyReader, server_list
 from assignors.connection.sasl import Credentials, read_credentials
@@ -46,6 +49,21 @@ NETWORK_PROPERTIES = {
     "socket.timeout.ms",
     "topic.metadata.refresh.interval.ms",
 }
+
+_JAVA_NAMES = {
+    "socket.timeout.ms": "request.timeout.ms",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+}
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Return the names of one setting, by librdkafka's name of it.
+
+    That comes first: if both are given, Java's has the narrower meaning.
+    """
+    return (name, _JAVA_NAMES[name]) if name in _JAVA_NAMES else (name,)
+
 
 LIBRDKAFKA_ONLY = {
     "broker.address.family",
@@ -177,16 +195,15 @@ def validate_names(names: Iterable[str]) -> None:
 NEVER_MS = 2**31 - 1
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
-# librdkafka's own names come first: if both are given, Java's has the narrower meaning.
 _MILLISECONDS = {
-    "request_timeout_ms": ("socket.timeout.ms", "request.timeout.ms"),
-    "reconnect_backoff_ms": ("reconnect.backoff.ms",),
-    "reconnect_backoff_max_ms": ("reconnect.backoff.max.ms",),
-    "retry_backoff_ms": ("retry.backoff.ms",),
+    "request_timeout_ms": "socket.timeout.ms",
+    "reconnect_backoff_ms": "reconnect.backoff.ms",
+    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
+    "retry_backoff_ms": "retry.backoff.ms",
 }
 _BUFFERS = {
-    "receive_buffer_bytes": ("socket.receive.buffer.bytes", "receive.buffer.bytes"),
-    "send_buffer_bytes": ("socket.send.buffer.bytes", "send.buffer.bytes"),
+    "receive_buffer_bytes": "socket.receive.buffer.bytes",
+    "send_buffer_bytes": "socket.send.buffer.bytes",
 }
 
 
@@ -220,11 +237,10 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
 
 
 def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
-    # Not before OAUTHBEARER is used: they import kafka-python, and urllib with much of HTTP.
-    from assignors.connection.access_token import TokenCache
-    from assignors.connection.token_endpoint import TokenEndpoint
-    from assignors.kafka_python.token_provider import TokenProvider
+    # Not before OAUTHBEARER is used: this is the only need for kafka-python.
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
+    AbstractTokenProvider.register(TokenProvider)
     if credentials.oidc is not None:
         return TokenProvider(TokenCache(TokenEndpoint(credentials.oidc).request).get)
     if not isinstance(provider := properties[CALLBACK], TokenProvider):
@@ -236,12 +252,13 @@ def _token_provider(credentials: TokenCredentials, properties: Mapping[str, obje
 
 def _network_keywords(reader: PropertyReader) -> dict[str, object]:
     keywords: dict[str, object] = {}
-    for keyword, names in _MILLISECONDS.items():
-        if (value := reader.get_int(*names)) is not None:
+    for keyword, name in _MILLISECONDS.items():
+        if (value := reader.get_int(*_names(name))) is not None:
             keywords[keyword] = value
-    for keyword, names in _BUFFERS.items():
+    for keyword, name in _BUFFERS.items():
         # Java's -1 and librdkafka's 0 mean the operating system's default, as None does here.
-        if (value := reader.get_int(*names, min_value=-1)) is not None and value > 0:
+        value = reader.get_int(*_names(name), min_value=-1)
+        if value is not None and value > 0:
             keywords[keyword] = value
     refresh = reader.get_int("topic.metadata.refresh.interval.ms", min_value=-1)
     max_age = refresh if refresh is not None else reader.get_int("metadata.max.age.ms")
@@ -266,28 +283,21 @@ def _network_keywords(reader: PropertyReader) -> dict[str, object]:
 
 # ---- Connection settings under librdkafka's names.
 
-# librdkafka's name: the names to read it from, and librdkafka's lower and upper limit.
-_INTEGERS: dict[str, tuple[tuple[str, ...], int, int]] = {
-    "socket.timeout.ms": (("socket.timeout.ms", "request.timeout.ms"), 10, 300_000),
-    "socket.connection.setup.timeout.ms": ((), 1000, 2**31 - 1),
-    "connections.max.idle.ms": ((), 0, 2**31 - 1),
-    "reconnect.backoff.ms": ((), 0, 3_600_000),
-    "reconnect.backoff.max.ms": ((), 0, 3_600_000),
-    "retry.backoff.ms": ((), 1, 300_000),
-    "metadata.max.age.ms": ((), 1, 86_400_000),
-    "topic.metadata.refresh.interval.ms": ((), -1, 3_600_000),
-    "receive.message.max.bytes": ((), 1000, 2**31 - 1),
-    "socket.receive.buffer.bytes": (
-        ("socket.receive.buffer.bytes", "receive.buffer.bytes"),
-        0,
-        100_000_000,
-    ),
-    "socket.send.buffer.bytes": (
-        ("socket.send.buffer.bytes", "send.buffer.bytes"),
-        0,
-        100_000_000,
-    ),
+_LIMITS = {
+    "socket.timeout.ms": (10, 300_000),
+    "socket.connection.setup.timeout.ms": (1000, 2**31 - 1),
+    "connections.max.idle.ms": (0, 2**31 - 1),
+    "reconnect.backoff.ms": (0, 3_600_000),
+    "reconnect.backoff.max.ms": (0, 3_600_000),
+    "retry.backoff.ms": (1, 300_000),
+    "metadata.max.age.ms": (1, 86_400_000),
+    "topic.metadata.refresh.interval.ms": (-1, 3_600_000),
+    "receive.message.max.bytes": (1000, 2**31 - 1),
+    "socket.receive.buffer.bytes": (0, 100_000_000),
+    "socket.send.buffer.bytes": (0, 100_000_000),
 }
+"""librdkafka's integers, with its lower and upper limit of each."""
+
 _BOOLEANS = ("socket.keepalive.enable", "socket.nagle.disable")
 _VERBATIM = ("client.dns.lookup", *sorted(LIBRDKAFKA_ONLY))
 
@@ -378,8 +388,8 @@ def _expand(path: str) -> str:
 
 def _network_properties(reader: PropertyReader) -> dict[str, object]:
     config: dict[str, object] = {}
-    for name, (names, lower, upper) in _INTEGERS.items():
-        if (value := reader.get_int(*(names or (name,)), min_value=-1)) is not None:
+    for name, (lower, upper) in _LIMITS.items():
+        if (value := reader.get_int(*_names(name), min_value=-1)) is not None:
             config[name] = min(max(value, lower), upper)
     for name in _BOOLEANS:
         if (flag := reader.get_bool(name)) is not None:

@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,6 @@ def read_tls(reader: PropertyReader) -> TlsSettings:
     Raise ConnectionPropertyError for files that are missing or of an unsupported format, and for
     invalid values.
     """
-    for name in ("ssl.truststore.type", "ssl.keystore.type"):
-        reader.get_enum(name, ("JKS", "PKCS12", "PEM"))
     certificate, key = _read_certificate_and_key(reader)
     verify = reader.get_bool("enable.ssl.certificate.verification")
     crl = reader.get_str("ssl.crl.location")
@@ -130,7 +127,7 @@ def _read_trust(reader: PropertyReader) -> KeyMaterial | None:
     if name == "ssl.ca.location" and Path(path).expanduser().is_dir():
         return KeyMaterial(name, path=path)
     content = _read_file(name, path)
-    if _store_format(name, path, content) is _StoreFormat.PEM:
+    if _is_pem(name, path, content):
         return KeyMaterial(name, path=path)
     password = reader.get_secret("ssl.truststore.password")
     return KeyMaterial(name, text=Secret(_truststore_pem(name, path, content, password)))
@@ -144,7 +141,7 @@ def _read_certificate_and_key(
     name = "ssl.keystore.location"
     store = reader.get_str(name)
     if store is not None:
-        if _store_format(name, store, _read_file(name, store)) is _StoreFormat.PEM:
+        if _is_pem(name, store, _read_file(name, store)):
             return KeyMaterial(name, path=store, password=password), None
         store_password = reader.get_secret("ssl.keystore.password")
         return KeyMaterial(name, path=store, pkcs12=True, password=store_password), None
@@ -173,7 +170,7 @@ def _read_pem(
 ) -> KeyMaterial | None:
     path = reader.get_str(file)
     if path is not None:
-        if _store_format(file, path, _read_file(file, path)) is not _StoreFormat.PEM:
+        if not _is_pem(file, path, _read_file(file, path)):
             raise ConnectionPropertyError(file, f"{path!r} is not PEM: give a PEM file")
         return KeyMaterial(file, path=path, password=password)
     name = reader.first_set(*texts)
@@ -321,11 +318,6 @@ def _translate_errors(name: str, value: str | None, hint: str = _PEM_HINT) -> It
 # ---- Files and stores.
 
 
-class _StoreFormat(Enum):
-    PEM = "PEM"
-    PKCS12 = "PKCS12"
-
-
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM_MARKER = b"-----BEGIN "
 _DER_SEQUENCE = b"\x30"
@@ -340,9 +332,10 @@ def _read_file(name: str, path: str) -> bytes:
         ) from error
 
 
-def _store_format(name: str, path: str, content: bytes) -> _StoreFormat:
+def _is_pem(name: str, path: str, content: bytes) -> bool:
+    """Return whether a file is PEM; False for PKCS#12. Raise ConnectionPropertyError for others."""
     if _PEM_MARKER in content:
-        return _StoreFormat.PEM
+        return True
     if content.startswith(_JKS_MAGIC):
         raise ConnectionPropertyError(
             name,
@@ -351,7 +344,7 @@ def _store_format(name: str, path: str, content: bytes) -> _StoreFormat:
             " -deststoretype PKCS12, and give the new file",
         )
     if content.startswith(_DER_SEQUENCE):
-        return _StoreFormat.PKCS12
+        return False
     raise ConnectionPropertyError(
         name, f"{path!r} is neither PEM nor PKCS#12: give a file in one of these formats"
     )
@@ -359,11 +352,11 @@ def _store_format(name: str, path: str, content: bytes) -> _StoreFormat:
 
 def _truststore_pem(name: str, path: str, content: bytes, password: str | None) -> str:
     """Return all certificates of a PKCS#12 store as PEM."""
-    store, serialization = _load_pkcs12(name, path, content, password)
+    store = _load_pkcs12(name, path, content, password)
     entries = [entry for entry in (store.cert, *store.additional_certs) if entry is not None]
     if not entries:
         raise ConnectionPropertyError(name, f"{path!r} contains no certificate")
-    return _pem(entries, serialization)
+    return _pem(entries)
 
 
 def _keystore_pem(store: KeyMaterial) -> KeyMaterial:
@@ -372,39 +365,39 @@ def _keystore_pem(store: KeyMaterial) -> KeyMaterial:
     The key is encrypted with a new random password, because it has to pass through a file.
     """
     path = str(store.path)
-    content = _read_file(store.name, path)
-    pkcs12, serialization = _load_pkcs12(store.name, path, content, store.password)
+    pkcs12 = _load_pkcs12(store.name, path, _read_file(store.name, path), store.password)
     if pkcs12.key is None or pkcs12.cert is None:
         raise ConnectionPropertyError(
             store.name, f"{path!r} contains no private key with a certificate"
         )
+    from cryptography.hazmat.primitives import serialization
+
     password = Secret(secrets.token_urlsafe(32))
     key = pkcs12.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(password.encode()),
     )
-    chain = _pem([pkcs12.cert, *pkcs12.additional_certs], serialization)
+    chain = _pem([pkcs12.cert, *pkcs12.additional_certs])
     return KeyMaterial(store.name, text=Secret(chain + key.decode()), password=password)
 
 
-def _pem(entries: list[Any], serialization: Any) -> str:
-    encoding = serialization.Encoding.PEM
-    return "".join(entry.certificate.public_bytes(encoding).decode() for entry in entries)
+def _pem(entries: list[Any]) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return "".join(entry.certificate.public_bytes(Encoding.PEM).decode() for entry in entries)
 
 
-def _load_pkcs12(name: str, path: str, content: bytes, password: str | None) -> tuple[Any, Any]:
-    """Return the store, and the serialization module of ``cryptography``, an optional package."""
+def _load_pkcs12(name: str, path: str, content: bytes, password: str | None) -> Any:
+    """Return the store, by the optional package ``cryptography``."""
     try:
-        from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError as error:
         raise ConnectionPropertyError(
             name, "PKCS#12 stores need the package cryptography: pip install cryptography"
         ) from error
     try:
-        encoded = None if password is None else password.encode()
-        return pkcs12.load_pkcs12(content, encoded), serialization
+        return pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except ValueError as error:
         raise ConnectionPropertyError(
             name,

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
         uninstall,
     )
     from assignors.kafka_python.coordinator import enable_workarounds
-    from assignors.kafka_python.nearest_fetcher import NearestReplicas, read_from_nearest
-    from assignors.kafka_python.nearest_replica import NearestPolicy
+    from assignors.kafka_python.nearest_replica import (
+        NearestPolicy,
+        NearestReplicas,
+        read_from_nearest,
+    )
     from assignors.library_internals import UnsupportedClientError
 else:
     __getattr__ = lazy_exports(
@@ -38,8 +41,11 @@ else:
                 "uninstall",
             ],
             "assignors.kafka_python.coordinator": ["enable_workarounds"],
-            "assignors.kafka_python.nearest_fetcher": ["NearestReplicas", "read_from_nearest"],
-            "assignors.kafka_python.nearest_replica": ["NearestPolicy"],
+            "assignors.kafka_python.nearest_replica": [
+                "NearestPolicy",
+                "NearestReplicas",
+                "read_from_nearest",
+            ],
             "assignors.library_internals": ["UnsupportedClientError"],
         },
     )

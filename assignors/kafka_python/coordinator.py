@@ -34,7 +34,7 @@ The rack
     (:class:`assignors.kafka_python.assignors.LeaderFetcher`) does not send it, because brokers
     would redirect the consumer to followers, and assignment by the racks of leaders be in vain.
 Faults of kafka-python
-    See :mod:`assignors.kafka_python.workarounds`, which lists them.
+    See :mod:`assignors.kafka_python.fixes`.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import NO_GENERATION, write_user_data
 from assignors.group_leader import GroupContext, LogOnce, format_error, log
+from assignors.kafka_python.fixes import FixedCoordinator, wait_for
 from assignors.kafka_python.internals import check_kafka_python
-from assignors.kafka_python.leaving import LeaveFixes
-from assignors.kafka_python.workarounds import wait_for
 from assignors.leader_moves import leads_since_before_restart
 from assignors.rack_discovery import member_rack
 
 if TYPE_CHECKING:
     from assignors.client_assignor import ClientAssignor
     from assignors.kafka_python.leading import GroupLeader
+    from assignors.leader_moves import LeaderMoveMonitor
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
@@ -83,7 +83,7 @@ class MetadataPending(RetriableError):  # type: ignore[misc]
     """The leader has no metadata yet of topics that some member subscribes to."""
 
 
-class RackAwareCoordinator(LeaveFixes):
+class RackAwareCoordinator(FixedCoordinator):
     """kafka-python's coordinator, with a bound assignor for each of our assignors."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
@@ -92,6 +92,9 @@ class RackAwareCoordinator(LeaveFixes):
         self.last_generation = NO_GENERATION
         self._metadata_responses = 0
         self._leader: GroupLeader | None = None
+        self._monitor: LeaderMoveMonitor | None = None
+        self._leader_check: Any = None
+        self._awaits_leaders = False
         self._leads_since_before_restart = False
         self._client_rack = configs.get("client_rack")
         assignors = self._bind(configs.get("assignors", ()))
@@ -131,19 +134,6 @@ class RackAwareCoordinator(LeaveFixes):
 
     # ---- called by kafka-python
 
-    def poll(self, timeout_ms: float | None = None) -> bool:
-        """Also check the leaders of partitions, if this consumer leads the group."""
-        if self._leader is not None:
-            poller, now = self._leader.poller, time.monotonic()
-            if (
-                poller.due(self._metadata_responses, now)
-                and self.stable()
-                and not self.need_rejoin()
-                and poller.check(self._metadata_responses, now, self.context)
-            ):
-                self.request_rejoin()
-        return super().poll(timeout_ms=timeout_ms)
-
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Any) -> Any:
         bound = self._bound.get(protocol_name)
         if bound is None:
@@ -160,14 +150,14 @@ class RackAwareCoordinator(LeaveFixes):
         super()._perform_assignment(leader_id, protocol_name, [])
         assignor = bound.client_assignor()
         encoded, withheld = leader.assign(assignor, joined, deleted_topics, self.context, now)
+        self._watch_leaders(leader.monitor(assignor))
         if withheld:
             values = assignor, self.context, withheld
             self.call_later(REVOCATION_TIMEOUT, self._check_revocation, *values)
         return encoded
 
     async def _join_and_sync(self) -> Any:
-        if self._leader is not None:
-            self._leader.poller.watch(None, time.monotonic())
+        self._watch_leaders(None)
         while True:
             try:
                 return await super()._join_and_sync()
@@ -201,6 +191,8 @@ class RackAwareCoordinator(LeaveFixes):
     def _handle_metadata_update(self, cluster: Any) -> None:
         self._metadata_responses += 1
         super()._handle_metadata_update(cluster)
+        if self._awaits_leaders and self.stable() and not self.need_rejoin():
+            self._check_leaders()
 
     # ---- implementation
 
@@ -229,8 +221,39 @@ class RackAwareCoordinator(LeaveFixes):
             for m in group.members
         ]
         leader = self._leader = self._leader or GroupLeader(self.cluster, self.subscription)
-        leader.resume(bound.client_assignor(), members, context, time.monotonic())
+        assignor = bound.client_assignor()
+        leader.resume(assignor, members, context, time.monotonic())
+        self._watch_leaders(leader.monitor(assignor))
         log.info("leading the group since before the restart: %s", context)
+
+    def _watch_leaders(self, monitor: LeaderMoveMonitor | None) -> None:
+        """Have ``monitor`` check the leaders at its interval from now on; None: stop.
+
+        kafka-python refreshes metadata every five minutes, and when a leader that this consumer
+        reads from is gone: too late, or never, for partitions that other members read.
+        """
+        if self._leader_check is not None:
+            self.net.cancel(self._leader_check)
+        self._monitor, self._leader_check, self._awaits_leaders = monitor, None, False
+        if monitor is not None:
+            self._leader_check = self.call_later(monitor.interval, self._request_leaders)
+
+    def _request_leaders(self) -> None:
+        if self._monitor is None:
+            return
+        self._leader_check = self.call_later(self._monitor.interval, self._request_leaders)
+        if self.stable():
+            self._awaits_leaders = True
+            self.cluster.request_update()
+
+    def _check_leaders(self) -> None:
+        """Request a rebalance if the new metadata, as the monitor judges, is worth one."""
+        from assignors.kafka_python.leading import read_metadata
+
+        self._awaits_leaders = False
+        read = partial(read_metadata, self.cluster)
+        if self._monitor is not None and self._monitor.check(read, time.monotonic(), self.context):
+            self.request_rejoin()
 
     def _check_revocation(
         self, assignor: ClientAssignor, context: GroupContext, withheld: int

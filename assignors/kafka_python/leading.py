@@ -32,7 +32,7 @@ from assignors.group_leader import (
 from assignors.kafka_python.coordinator import MetadataPending
 from assignors.leader_moves import LeaderMoveMonitor, PartitionMetadata
 
-__all__ = ["REVOCATION_TIMEOUT", "GroupLeader", "MetadataPoller", "read_metadata"]
+__all__ = ["REVOCATION_TIMEOUT", "GroupLeader", "read_metadata"]
 
 
 class GroupLeader:
@@ -44,7 +44,6 @@ class GroupLeader:
     """
 
     def __init__(self, cluster: Any, subscription: Any) -> None:
-        self.poller = MetadataPoller(cluster)
         self._cluster = cluster
         self._subscription = subscription
         self._assignors: dict[str, BoundAssignor] = {}
@@ -69,14 +68,10 @@ class GroupLeader:
         context: GroupContext,
         now: float,
     ) -> tuple[dict[str, bytes], int]:
-        """Return the encoded assignment of each member, and the number of withheld partitions.
-
-        From then on the leaders of the partitions are monitored.
-        """
+        """Return the encoded assignment of each member, and the number of withheld partitions."""
         bound = self._bound(assignor)
         read = partial(read_metadata, self._cluster)
         result = bound.assign(joined, read, deleted_topics, context, now)
-        self.poller.watch(bound.monitor, now)
         return write_assignments(result.assignments), result.withheld
 
     def resume(
@@ -86,10 +81,13 @@ class GroupLeader:
         context: GroupContext,
         now: float,
     ) -> None:
-        """Monitor the assignment in force, which this member made before it restarted."""
+        """See `BoundAssignor.resume`."""
         bound = self._bound(assignor)
         bound.resume(members, partial(read_metadata, self._cluster), context, now)
-        self.poller.watch(bound.monitor, now)
+
+    def monitor(self, assignor: ClientAssignor) -> LeaderMoveMonitor | None:
+        """Return the monitor of the assignment made last; None if the refresh policy is None."""
+        return self._bound(assignor).monitor
 
     def follow(self) -> None:
         """Note that another member leads the group."""
@@ -123,51 +121,6 @@ class GroupLeader:
         self._metadata_deadline = None
         # A topic that this member may not describe may exist for the members that subscribe to it.
         return frozenset(unseen - pending - self._cluster.unauthorized_topics)
-
-
-class MetadataPoller:
-    """Requests metadata at an interval, and has a LeaderMoveMonitor check each response.
-
-    kafka-python refreshes metadata every five minutes, and when a leader that this consumer reads
-    from is gone: too late, or never, for partitions that other members read.
-    """
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self._monitor: LeaderMoveMonitor | None = None
-        self._next_request = 0.0
-        self._responses_at_request: int | None = None
-
-    def watch(self, monitor: LeaderMoveMonitor | None, now: float) -> None:
-        """Have ``monitor`` check the responses from now on; None: stop."""
-        self._monitor, self._responses_at_request = monitor, None
-        if monitor is not None:
-            self._next_request = now + monitor.interval
-
-    def due(self, responses: int, now: float) -> bool:
-        """Return whether `check` has something to do.
-
-        ``responses`` is the number of metadata responses received so far.
-        """
-        return self._monitor is not None and (
-            now >= self._next_request or self._has_response(responses)
-        )
-
-    def check(self, responses: int, now: float, context: GroupContext) -> bool:
-        """Check a new response, or request one; return whether to request a rebalance."""
-        monitor = self._monitor
-        if monitor is None:
-            return False
-        if self._has_response(responses):
-            self._responses_at_request = None
-            return monitor.check(partial(read_metadata, self._cluster), now, context)
-        self._next_request = now + monitor.interval
-        self._responses_at_request = responses
-        self._cluster.request_update()
-        return False
-
-    def _has_response(self, responses: int) -> bool:
-        return self._responses_at_request is not None and responses > self._responses_at_request
 
 
 def read_metadata(

@@ -37,9 +37,7 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -281,8 +279,8 @@ def _request_zone(name: str, host: str, port: int, timeout: float) -> str:
         if not re.fullmatch(r"[!-~]{1,1024}", token):
             raise service.error("returned no token")
         headers["X-aws-ec2-metadata-token"] = token
-    text, response_headers = service.request("GET", cloud.path, headers)
-    if name == "gce" and response_headers.get("metadata-flavor") != "Google":
+    text, flavor = service.request("GET", cloud.path, headers)
+    if name == "gce" and flavor != "Google":
         raise service.error("responded without Metadata-Flavor: Google")
     zone = cloud.parse(text)
     if zone is None:
@@ -341,7 +339,8 @@ MAX_RESPONSE_BYTES = 1 << 18
 class _MetadataService:
     """HTTP requests by ``deadline`` on the monotonic clock.
 
-    They ignore the proxies of the environment and do not follow redirects.
+    They ignore the proxies of the environment and do not follow redirects. A server that sends a
+    byte now and then takes longer; its thread is abandoned, as that of any source.
     """
 
     host: str
@@ -357,35 +356,22 @@ class _MetadataService:
             " hop limit of 2 or more)"
         )
 
-    def request(
-        self, method: str, path: str, headers: Mapping[str, str]
-    ) -> tuple[str, Mapping[str, str]]:
-        """Return text and headers, names in lower case, of the response. Raise SourceError."""
+    def request(self, method: str, path: str, headers: dict[str, str]) -> tuple[str, str | None]:
+        """Return the text of the response, and its Metadata-Flavor. Raise SourceError."""
         import http.client  # Not at the top: most consumers never search a cloud.
 
         timeout = max(self.deadline - time.monotonic(), 0.001)
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
             with closing(connection):
-                connection.connect()
-                # A server that sends a byte now and then never exceeds the socket's timeout.
-                remaining = max(self.deadline - time.monotonic(), 0)
-                watchdog = threading.Timer(remaining, _shut_down, [connection.sock])
-                watchdog.daemon = True
-                watchdog.start()
-                try:
-                    connection.request(method, path, headers=dict(headers))
-                    response = connection.getresponse()
-                    body = response.read(MAX_RESPONSE_BYTES)
-                finally:
-                    watchdog.cancel()
+                connection.request(method, path, headers=headers)
+                response = connection.getresponse()
+                body = response.read(MAX_RESPONSE_BYTES)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(error, TimeoutError) or time.monotonic() >= self.deadline:
+            if isinstance(error, TimeoutError):
                 raise self.error("timed out") from error
             reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
             raise self.error(f"cannot be reached ({reason})") from error
-        if time.monotonic() >= self.deadline:
-            raise self.error("timed out")
         if response.status != 200:
             raise self.error(f"returned HTTP {response.status}")
         if response.length:
@@ -394,10 +380,4 @@ class _MetadataService:
                 if len(body) == MAX_RESPONSE_BYTES
                 else "closed the connection before the end of its response"
             )
-        text = body.decode(errors="replace").strip()
-        return text, {name.lower(): value for name, value in response.getheaders()}
-
-
-def _shut_down(connected: socket.socket) -> None:
-    with suppress(OSError):
-        connected.shutdown(socket.SHUT_RDWR)
+        return body.decode(errors="replace").strip(), response.getheader("Metadata-Flavor")

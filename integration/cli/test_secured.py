@@ -30,7 +30,12 @@ from integration.support.clients import PartitionId, partitions_of
 from integration.support.collecting import fill, read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import SHORT, STOCK, wait_for_status, wait_until_leading
+from integration.support.leading import (
+    STOCK,
+    membership_times,
+    wait_for_status,
+    wait_until_leading,
+)
 from integration.support.proxy import Proxy
 from integration.support.secured import (
     JAAS,
@@ -256,8 +261,8 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
                 pattern = ResourcePattern(kind, name)
                 acl = ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
                 with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
-            led = wait_for_status(leader, lambda each: each.figures.members == 2, "it leads")
-            assert (led.leads, led.figures.partitions) == (True, 2)
+            led = wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
+            assert (led.leads, led.metrics.partitions) == (True, 2)
             group.settle(partitions_of(topic, 2))
 
 
@@ -283,11 +288,10 @@ def test_a_process_that_leads_reads_a_rotated_password(
 
     rotate("first")
     write("first")
-    options = LeadOptions(timeouts=SHORT)
-    with Proxy() as proxy:
+    with membership_times(), Proxy() as proxy:
         with monkeypatch.context() as patched:
             patched.setitem(KafkaAdminClient.DEFAULT_CONFIG, "proxy_url", proxy.url)
-            leader = GroupLeader(read(), [group], options, read)
+            leader = GroupLeader(read(), [group], read_properties=read)
         with leader:
             wait_until_leading(leader)
             proxy.cut()
@@ -297,7 +301,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert "authentication failed" in refused.reason
             with pytest.raises(CredentialsError, match="authentication failed"):
-                _run(leader, [group], as_json=True)
+                _run(leader, as_json=True)
             write("second")
             wait_until_leading(leader)
             assert leader.failure is None

@@ -16,7 +16,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import OffsetOutOfRangeError
 
 from assignors.kafka_python import NearestPolicy, read_from_nearest
-from assignors.kafka_python.nearest_fetcher import NearestReplicas
+from assignors.kafka_python.nearest_replica import NearestReplicas
 from integration.support.clients import KafkaPython, KafkaPythonClient, MemberConfig
 from integration.support.groups import ConsumerGroup
 from integration.support.topics import SteadyProducer, create_topic, fill, new_name, with_admin

@@ -64,9 +64,9 @@ def test_members_join_and_leave_and_leaders_move(
         shared_three_brokers.move_leaders(moved)
         led.settle()
         status = wait_for_status(
-            leader, lambda each: each.figures.members == 3, "three members are known"
+            leader, lambda each: each.metrics.members == 3, "three members are known"
         )
-        assert status.figures.off_rack == status.figures.optimum
+        assert status.metrics.off_rack == status.metrics.optimum
         assert status.reason == ""
         # As others see the group: led, by a member that does not count as one of its consumers.
         found = live_group(shared_three_brokers, led.group.id)

@@ -72,7 +72,7 @@ def test_java_and_confluent_in_one_group_are_restarted(
         print(f"\nrecords={sum(map(len, sent.acknowledged.values()))} read again={again}")
         # Each restart moves each partition at most twice. Two owners for a second would read ten.
         assert again <= 2 * 3 * PARTITIONS
-        assert leader.status()[0].figures.off_rack == 0
+        assert leader.status()[0].metrics.off_rack == 0
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_a_member_that_does_not_revoke_keeps_partitions_from_others_for_two_time
             led.start("a1", "b1", "c1")
             led.settle()
             assert not any((hostile.assigned or {}).values())
-            assert leader.status()[0].figures.withheld == 0
+            assert leader.status()[0].metrics.withheld == 0
         finally:
             hostile.close()
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from integration.support.controllers import controller
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import STOCK, LedGroup
+from integration.support.leading import STOCK, LedGroup, membership_times
 from integration.support.topics import create_topic, new_name
-from rackward.lead import GroupLeader, LeadOptions
-from rackward.lead.connection import IDLE_JOIN_CONNECTIONS
-from rackward.lead.member import Timeouts
+from rackward.lead import GroupLeader
+from rackward.lead.member import IDLE_JOIN_CONNECTIONS
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -43,8 +42,10 @@ def test_connections_do_not_grow_with_the_number_of_groups(shared_three_brokers:
     names = [f"{stem}-{number}" for number in range(GROUPS)]
     properties = {"bootstrap.servers": shared_three_brokers.bootstrap_servers}
     before = _resident_megabytes()
-    options = LeadOptions(timeouts=Timeouts(rebalance=120.0, alone=90.0))
-    with GroupLeader(properties, names, options) as leader:
+    with (
+        membership_times(session=10.0, rebalance=120.0, heartbeat=1.0, alone=90.0),
+        GroupLeader(properties, names) as leader,
+    ):
         wait_until(
             lambda: all(each.leads for each in leader.status()),
             2 * TEST_TIMEOUT,

@@ -23,8 +23,7 @@ from integration.support.leading import (
 from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.kafka.groups import leads_for_rackward
 from rackward.lead import TakeOver, TakeOverPolicy, led_group
-from rackward.lead.connection import LeadConnection
-from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, Timeouts
+from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, LeadConnection
 from rackward.lead.take_over import bucket, id_cost, members_ahead
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -77,7 +76,7 @@ def test_the_leader_is_removed_and_nothing_is_lost(
     print(f"\nseconds without reading, by partition: {sorted(round(gap, 1) for gap in gaps)}")
     # Some consumers were removed and have new ids, and one more member leads.
     removed = len(before - after)
-    if status.figures.protocol == "roundrobin":
+    if status.metrics.protocol == "roundrobin":
         assert removed == 3
     else:
         # The leader, and those that would be ahead of ours nevertheless.
@@ -99,7 +98,7 @@ def test_members_that_wait_for_their_assignment_are_not_removed(
     connection = LeadConnection(properties)
     # Of the member ids that brokers give.
     connection.admin.manager.config["client_id"] = "consumer"
-    slow, removed = (GroupMember(connection, group, Timeouts(heartbeat=0.2)) for _ in range(2))
+    slow, removed = (GroupMember(connection, group) for _ in range(2))
     protocols = [("cooperative-sticky", EMPTY_SUBSCRIPTION)]
 
     async def join(member: GroupMember) -> bool:
@@ -195,7 +194,7 @@ def test_two_that_take_over_do_not_remove_each_other(
         follower = second if first.status()[0].leads else first
         leader = first if follower is second else second
         assert follower.status()[0].reason == "another rackward process leads the group"
-        leader.close()
+        leader.stop()
         wait_until_leading(follower)
         led.settle()
 
@@ -229,7 +228,7 @@ def test_a_process_that_has_left_does_not_stop_the_next(
         monkeypatch.setattr(led_group, "id_cost", high_and_last)
         second = stack.enter_context(leading(shared_three_brokers, group.id, take_over=REMOVE))
         wait_for_status(second, lambda each: each.state == "waiting", "it waits")
-        first.close()
+        first.stop()
         wait_until_leading(second)
         led.settle()
 

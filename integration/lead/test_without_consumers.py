@@ -11,7 +11,12 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from integration.support.leading import MAPPING, wait_for_status, wait_until_leading
+from integration.support.leading import (
+    MAPPING,
+    membership_times,
+    wait_for_status,
+    wait_until_leading,
+)
 from integration.support.topics import (
     committed,
     create_topic,
@@ -22,14 +27,13 @@ from integration.support.topics import (
 from rackward.groups.readers import find_groups
 from rackward.kafka import connect
 from rackward.lead import GroupLeader, LeadOptions, match_groups
-from rackward.lead.member import Timeouts
 from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
+HEARTBEAT_SECONDS = 0.2
+
 RETENTION_SECONDS = 60.0
 """The shortest offsets.retention.minutes."""
-
-BRIEF = Timeouts(session=6.0, heartbeat=0.2, alone=2.0)
 
 
 @pytest.fixture
@@ -72,10 +76,10 @@ def test_offsets_outlive_a_stop_of_all_consumers(forgetful: Cluster) -> None:
     """Their retention begins when the last consumer stops, however old the commits are."""
     topic = create_topic(forgetful, new_name("led"), [[0]])
     group = new_name("group")
-    options = LeadOptions(host_racks=MAPPING, timeouts=BRIEF)
+    options = LeadOptions(host_racks=MAPPING)
     properties = {"bootstrap.servers": forgetful.bootstrap_servers}
     consumer = consume_and_commit(forgetful, group, topic)
-    with GroupLeader(properties, [group], options):
+    with membership_times(alone=2.0), GroupLeader(properties, [group], options):
         stopped_at = time.monotonic() + RETENTION_SECONDS + 2
         while time.monotonic() < stopped_at:
             consumer.poll(0.5)
@@ -91,8 +95,12 @@ def test_a_group_without_consumers_is_left_and_joined_again(
     cluster = shared_three_brokers
     topic = create_topic(cluster, new_name("led"), [[0]])
     group = new_name("group")
-    options = LeadOptions(host_racks=MAPPING, timeouts=BRIEF)
-    with GroupLeader({"bootstrap.servers": cluster.bootstrap_servers}, [group], options) as leader:
+    options = LeadOptions(host_racks=MAPPING)
+    properties = {"bootstrap.servers": cluster.bootstrap_servers}
+    with (
+        membership_times(alone=2.0, heartbeat=HEARTBEAT_SECONDS),
+        GroupLeader(properties, [group], options) as leader,
+    ):
         wait_until_leading(leader)
         # Not stable: brokers delete offsets of stable groups whose members read other topics.
         assert state(cluster, group) == "CompletingRebalance"
@@ -107,7 +115,7 @@ def test_a_group_without_consumers_is_left_and_joined_again(
         )
         assert committed(cluster, group) == {(topic, 0): 3}
         with_admin(cluster, partial(KafkaAdminClient.delete_groups, group_ids=[group]))
-        time.sleep(5 * BRIEF.heartbeat)
+        time.sleep(5 * HEARTBEAT_SECONDS)
         with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
             assert find_groups(admin, cluster.racks, [group]) == {}
         # It comes back with the next consumer, and leads once that one has left.

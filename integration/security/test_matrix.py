@@ -46,9 +46,9 @@ from integration.security.matrix import (
 from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import SHORT, STOCK
+from integration.support.leading import STOCK, membership_times
 from integration.support.topics import create_topic, create_topics
-from rackward.lead import GroupLeader, LeadOptions
+from rackward.lead import GroupLeader
 from rackward.testing import Cluster, DockerCluster, LocalCluster
 from tests.support.security import SECRET, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -223,7 +223,6 @@ class Matrix:
 
     def _run_lead(self, cell: Cell, properties: dict[str, Any], expected: str | None) -> str:
         output = Output()
-        options = LeadOptions(timeouts=SHORT)
         group = ConsumerGroup(
             self.secured.cluster, topics=[cell.topic], client=STOCK["confluent-range"]
         )
@@ -235,10 +234,10 @@ class Matrix:
         def is_done() -> bool:
             if expected is not None:
                 return expected in text()
-            return all(each.leads and each.figures.partitions == 2 for each in leader.status())
+            return all(each.leads and each.metrics.partitions == 2 for each in leader.status())
 
         # First the process, so that it leads and removes no member.
-        with output, GroupLeader(properties, [group.id], options) as leader, group:
+        with membership_times(), output, GroupLeader(properties, [group.id]) as leader, group:
             wait_until(
                 lambda: any(each.leads or each.reason for each in leader.status()),
                 TEST_TIMEOUT,

@@ -9,8 +9,7 @@ from contextlib import suppress
 from kafka import errors as kafka_errors
 
 from assignors.consumer_protocol import SubscriptionReader
-from rackward.lead.connection import LeadConnection
-from rackward.lead.member import GroupMember, Timeouts
+from rackward.lead.member import GroupMember, LeadConnection
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
@@ -34,7 +33,7 @@ class HostileMember:
         properties = {"bootstrap.servers": cluster.bootstrap_servers}
         self._connection = LeadConnection(properties)
         self._connection.admin.manager.config["client_id"] = "hostile"
-        self._member = GroupMember(self._connection, group, Timeouts(heartbeat=0.2))
+        self._member = GroupMember(self._connection, group)
         self._protocol = protocol
         self._ignored = () if rejoins else (kafka_errors.RebalanceInProgressError,)
         self._subscription = subscription

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import aiokafka.coordinator.assignors.range
 import aiokafka.coordinator.assignors.roundrobin
@@ -43,7 +44,6 @@ from rackward.groups.readers import find_groups
 from rackward.kafka import connect
 from rackward.kafka.groups import Group
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
-from rackward.lead.member import Timeouts
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -139,7 +139,23 @@ FAST = RefreshPolicy(
     check_interval=1.0,
 )
 
-SHORT = Timeouts(session=6.0, rebalance=80.0, heartbeat=0.2, alone=60.0)
+SHORT_SESSION_SECONDS = 6.0
+
+
+@contextmanager
+def membership_times(
+    session: float = SHORT_SESSION_SECONDS,
+    rebalance: float = 80.0,
+    heartbeat: float = 0.2,
+    alone: float = 60.0,
+) -> Iterator[None]:
+    """Have members that lead use these times, in seconds."""
+    times: dict[str, Any] = {"SESSION_SECONDS": session, "HEARTBEAT_SECONDS": heartbeat}
+    with (
+        patch.multiple("rackward.lead.member", REBALANCE_SECONDS=rebalance, **times),
+        patch.multiple("rackward.lead.led_group", ALONE_SECONDS=alone, **times),
+    ):
+        yield
 
 
 @contextmanager
@@ -154,11 +170,10 @@ def leading(
         host_racks=MAPPING,
         take_over=take_over or TakeOverPolicy(),
         refresh=FAST,
-        timeouts=SHORT,
         **settings,
     )
     properties = {"bootstrap.servers": cluster.bootstrap_servers}
-    with GroupLeader(properties, groups, options) as leader:
+    with membership_times(), GroupLeader(properties, groups, options) as leader:
         yield leader
 
 

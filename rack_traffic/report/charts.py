@@ -1,26 +1,20 @@
-"""The charts of the page: two lists of bars, two figures of Plotly, and the grid of racks of one.
+"""The charts of the page as plain values: bars, the heat map of racks, and bytes over time.
 
-Bars are HTML, so that long names can wrap. In figures, colours are names of the page's style sheet
-(``var(--crossing)``), which defines them for light mode, dark mode and print; the page's script
-inserts the colours before it draws. Names from clusters are escaped in figures, because Plotly
-interprets text as a subset of HTML.
+The template draws them as HTML and SVG. Colours are classes of its style sheet, which has those for
+light mode, dark mode and print. Jinja escapes the names, which come from clusters.
 """
 
 from __future__ import annotations
 
-import html
-import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal
-
-import plotly.graph_objects as go
+from datetime import datetime, timedelta
 
 from placement_core import parse_rack
 from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency
-from rack_traffic.report.model import GroupTotal, PairTotal, ScenarioTotal, Traffic
+from rack_traffic.report.model import GroupTotal, PairTotal, ScenarioTotal, Traffic, share
 
 # ---- Bars with a name and a value each.
 
@@ -112,9 +106,11 @@ def rack_grid(pairs: Iterable[PairTotal], max_racks: int = MAX_RACKS) -> RackGri
             if rack is not None:
                 sizes[rack] = sizes.get(rack, 0) + each.traffic.bytes
     labels, others, note = _labels(sizes, max_racks)
+    label_of: dict[str | None, str | None] = {rack: labels[rack] for rack in sizes}
+    label_of[None] = None
     cells: dict[tuple[str | None, str | None], Traffic] = {}
     for each in pairs:
-        key = _label(labels, each.from_rack), _label(labels, each.to_rack)
+        key = label_of[each.from_rack], label_of[each.to_rack]
         cells[key] = cells.get(key, Traffic()) + each.traffic
     named = sorted(set(labels.values()), key=lambda label: (label == others, label))
     unknown = any(None in key for key in cells)
@@ -143,248 +139,170 @@ def _labels(
     return labels, others, note
 
 
-def _label(labels: Mapping[str, str], rack: str | None) -> str | None:
-    return None if rack is None else labels[rack]
+# ---- The heat map: the grid of racks as cells with a colour.
 
 
-INK = "var(--ink)"
-MUTED = "var(--muted)"
-GRID = "var(--grid)"
-LOCAL = "var(--local)"
-CROSSING = "var(--crossing)"
-UNKNOWN = "var(--unknown)"
-PANEL = "var(--panel)"
-CLEAR = "rgba(0,0,0,0)"
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """Traffic from a rack to another.
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-
-
-def figure(height: int, **layout: Any) -> go.Figure:
-    """Return an empty figure in the style of the page; ``layout`` is added to its layout."""
-    chart = go.Figure()
-    chart.update_layout(
-        template={},
-        height=height,
-        autosize=True,
-        paper_bgcolor=CLEAR,
-        plot_bgcolor=CLEAR,
-        font={"family": FONT, "size": 13, "color": INK},
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
-        showlegend=False,
-        dragmode=False,
-        hoverlabel={
-            "bgcolor": PANEL,
-            "bordercolor": MUTED,
-            "font": {"family": FONT, "size": 13, "color": INK},
-            "align": "left",
-        },
-    )
-    chart.update_layout(**layout)
-    return chart
-
-
-def escape(text: str) -> str:
-    """Escape ``text`` for Plotly, which does not unescape quotes."""
-    return html.escape(text, quote=False)
-
-
-def to_json(chart: go.Figure) -> dict[str, Any]:
-    """Return data and layout for the page's script."""
-    whole: dict[str, Any] = json.loads(chart.to_json())
-    whole["layout"].pop("template", None)
-    return whole
-
-
-Measure = Literal["bytes", "cost"]
-
-_CELL = 46
-_LARGE_CELL = 62
-_MAX_RACKS_WITH_LARGE_CELLS = 4
-_MAX_RACKS_WITH_TEXT = 9
-_RACK_LABEL = 14
-_GAP_BEFORE_UNKNOWN = 0.35
-_TIME_CHART_HEIGHT = 300
-
-
-def heat_map(grid: RackGrid, measure: Measure, currency: Currency) -> dict[str, Any]:
-    """Return a heat map: traffic from the racks of the rows to the racks of the columns.
-
-    All cells have one scale, which begins at 0: blue within a rack, orange across racks, grey for
-    unknown racks, which are set apart. Known racks have the same order on both axes.
+    ``style`` is ``local``, ``crossing`` or ``unknown``. ``bytes_share`` and ``cost_share`` are in
+    per cent of the largest cell; texts are of both measures, and ``description`` is all of it.
     """
-    known = [rack for rack in grid.racks if rack is not None]
-    rows = _side(known, {one for one, _ in grid.cells})
-    columns = _side(known, {other for _, other in grid.cells})
-    cell_height = _LARGE_CELL if len(known) <= _MAX_RACKS_WITH_LARGE_CELLS else _CELL
-    chart = figure(int(cell_height * max(_end(rows, known) + 0.5, 1.5)) + 64)
-    top = max((_value(traffic, measure) for traffic in grid.cells.values()), default=0)
-    with_text = len(grid.racks) <= _MAX_RACKS_WITH_TEXT
 
-    def block(
-        from_racks: Sequence[str | None],
-        to_racks: Sequence[str | None],
-        hue: str,
-        select: Literal["all", "same", "other"] = "all",
-    ) -> None:
-        if not from_racks or not to_racks:
-            return
-        cells = [[grid[one, other] for other in to_racks] for one in from_racks]
-        wanted = [[_is_selected(one, other, select) for other in to_racks] for one in from_racks]
-        chart.add_heatmap(
-            z=[
-                [_value(cell, measure) if want else None for cell, want in zip(*line, strict=True)]
-                for line in zip(cells, wanted, strict=True)
-            ],
-            # Plotly draws the text of a cell even if the cell has no value.
-            text=[
-                [
-                    _text(cell, measure, currency) if want else ""
-                    for cell, want in zip(*line, strict=True)
-                ]
-                for line in zip(cells, wanted, strict=True)
-            ],
-            x0=_position(to_racks[0], known, columns),
-            dx=1,
-            y0=_position(from_racks[0], known, rows),
-            dy=1,
-            zmin=0,
-            zmax=top or 1,
-            xgap=3,
-            ygap=3,
-            colorscale=[[0, f"var(--{hue}-low)"], [1, f"var(--{hue}-high)"]],
-            showscale=False,
-            hoverongaps=False,
-            texttemplate="%{text}" if with_text else None,
-            textfont={"color": INK},
-            hovertemplate="from %{y}<br>to %{x}<br><b>%{text}</b><extra></extra>",
+    style: str
+    bytes_share: float
+    cost_share: float
+    bytes: str
+    cost: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Rows are racks that are read from, columns those that are read in; each has a name."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[HeatCell, ...]], ...]
+    note: str
+
+
+_MAX_LABEL = 24
+
+
+def heat_map(grid: RackGrid, currency: Currency) -> HeatMap:
+    """Return the cells of ``grid``, all on one scale, which begins at 0."""
+    most_bytes = max((each.bytes for each in grid.cells.values()), default=0)
+    most_cost = max((each.cost for each in grid.cells.values()), default=0.0)
+    all_bytes = sum(each.bytes for each in grid.cells.values())
+
+    def cell(one: str | None, other: str | None) -> HeatCell:
+        traffic = grid[one, other]
+        style = "unknown" if None in (one, other) else "local" if one == other else "crossing"
+        size = wording.bytes_text(traffic.bytes) if traffic.bytes else "0"
+        cost = currency.text(traffic.cost) if traffic.cost else "0"
+        if traffic.unknown_bytes and not traffic.cost:
+            cost = "?"
+        return HeatCell(
+            style,
+            _length(traffic.bytes, most_bytes),
+            _length(traffic.cost, most_cost),
+            size,
+            cost,
+            f"from {_rack_name(one)} to {_rack_name(other)}: {size} "
+            f"({wording.percent(share(traffic.bytes, all_bytes))}), "
+            f"cost {'unknown' if cost == '?' else cost}",
         )
 
-    row_racks = [rack for rack in rows if rack is not None]
-    column_racks = [rack for rack in columns if rack is not None]
-    block(row_racks, column_racks, "local", "same")
-    block(row_racks, column_racks, "crossing", "other")
-    if None in columns:
-        block(row_racks, [None], "unknown")
-    if None in rows:
-        block([None], column_racks, "unknown")
-    if None in rows and None in columns:
-        block([None], [None], "unknown")
-    chart.update_xaxes(**_rack_axis(columns, known), side="top")
-    chart.update_xaxes(range=[-0.5, _end(columns, known)])
-    chart.update_yaxes(**_rack_axis(rows, known), range=[_end(rows, known), -0.5])
-    return to_json(chart)
+    sources = _side(grid.racks, {one for one, _ in grid.cells})
+    targets = _side(grid.racks, {other for _, other in grid.cells})
+    return HeatMap(
+        tuple(map(_label, targets)),
+        tuple((_label(one), tuple(cell(one, other) for other in targets)) for one in sources),
+        grid.note or "",
+    )
 
 
-def over_time(buckets: Mapping[datetime, Traffic], hours_per_bar: int) -> dict[str, Any]:
-    """Return stacked bars of ``hours_per_bar`` hours: bytes across racks, in one rack, unknown."""
-    top = max((each.bytes for each in buckets.values()), default=0)
-    unit, size = _unit(top)
-    chart = figure(
-        _TIME_CHART_HEIGHT,
-        barmode="stack",
-        bargap=0 if len(buckets) > 60 else 0.12,
-        hovermode="x unified",
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-    )
-    starts = [each.strftime("%Y-%m-%dT%H:%M:%S") for each in buckets]
-    parts = (
-        ("across racks", CROSSING, [each.crossing_bytes for each in buckets.values()]),
-        ("in the same rack", LOCAL, [each.local_bytes for each in buckets.values()]),
-        ("unknown rack", UNKNOWN, [each.unknown_bytes for each in buckets.values()]),
-    )
-    for name, colour, values in parts:
-        marker: dict[str, Any] = {"color": colour, "line": {"width": 0}}
-        if name.startswith("unknown"):
-            marker["pattern"] = {"shape": "/", "fgcolor": PANEL, "size": 5, "solidity": 0.35}
-        chart.add_bar(
-            x=starts,
-            y=[float(f"{value / size:.4g}") for value in values],
-            name=name,
-            marker=marker,
-            width=hours_per_bar * 3_600_000 * (1 if len(buckets) > 60 else 0.88),
-            offset=0,
-            hovertemplate="%{y:,.3~r} " + unit,
-        )
-    chart.update_xaxes(
-        type="date",
-        showgrid=False,
-        fixedrange=True,
-        tickfont={"color": MUTED, "size": 12},
-        nticks=9,
-        automargin=True,
-        showline=True,
-        linecolor=MUTED,
-        hoverformat="%a %Y-%m-%d %H:%M UTC",
-    )
-    chart.update_yaxes(
-        rangemode="tozero",
-        gridcolor=GRID,
-        zeroline=False,
-        fixedrange=True,
-        ticksuffix=f" {unit}",
-        tickfont={"color": MUTED, "size": 12},
-        nticks=5,
-        automargin=True,
-    )
-    return to_json(chart)
-
-
-def _side(known: Sequence[str], present: set[str | None]) -> list[str | None]:
+def _side(racks: Sequence[str | None], present: set[str | None]) -> list[str | None]:
     """Return the racks of one axis: all known ones, unless none of them is present there."""
-    side: list[str | None] = [*known] if any(rack is not None for rack in present) else []
-    return [*side, None] if None in present else side
+    known = [rack for rack in racks if rack is not None] if present - {None} else []
+    return [*known, None] if None in present else [*known]
 
 
-def _rack_axis(racks: Sequence[str | None], known: Sequence[str]) -> dict[str, Any]:
-    return {
-        "tickmode": "array",
-        "tickvals": [_position(rack, known, racks) for rack in racks],
-        "ticktext": [
-            escape(wording.UNKNOWN_RACK if rack is None else wording.cut_middle(rack, _RACK_LABEL))
-            for rack in racks
-        ],
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-        # Invisible: they keep the labels off the cells.
-        "ticks": "outside",
-        "ticklen": 7,
-        "tickcolor": CLEAR,
-    }
+def _rack_name(rack: str | None) -> str:
+    return wording.UNKNOWN_RACK if rack is None else rack
 
 
-def _is_selected(
-    one: str | None, other: str | None, select: Literal["all", "same", "other"]
-) -> bool:
-    return select == "all" or (one == other) == (select == "same")
+def _label(rack: str | None) -> str:
+    return wording.cut_middle(_rack_name(rack), _MAX_LABEL)
 
 
-def _value(traffic: Traffic, measure: Measure) -> float:
-    return traffic.bytes if measure == "bytes" else round(traffic.cost, 6)
+# ---- Bytes over time, as stacked bars.
+
+BAR_WIDTH, CHART_HEIGHT = 10, 1000
+"""Units of the SVG: the width of a bar with its gap, and the height of the chart."""
+_MAX_TICKS = 8
+_GAP_BETWEEN_BARS = 1
+_MAX_BARS_WITH_GAPS = 60
 
 
-def _text(traffic: Traffic, measure: Measure, currency: Currency) -> str:
-    if measure == "bytes":
-        return wording.bytes_text(traffic.bytes) if traffic.bytes else "0"
-    if traffic.unknown_bytes and not traffic.cost:
-        return "?"
-    return escape(currency.text(traffic.cost)) if traffic.cost else "0"
+@dataclass(frozen=True, slots=True)
+class TimeChart:
+    """Bars of bytes over time.
+
+    ``paths`` has, by style, the SVG path of its parts of all bars; ``bars`` the place and the
+    description of each. ``marks`` of the vertical axis and ``times`` of the horizontal one are
+    texts with their distance from the origin in per cent.
+    """
+
+    width: int
+    paths: tuple[tuple[str, str], ...]
+    bars: tuple[tuple[int, str], ...]
+    marks: tuple[tuple[float, str], ...]
+    times: tuple[tuple[float, str], ...]
 
 
-def _position(rack: str | None, known: Sequence[str], side: Sequence[str | None]) -> float:
-    """Return the position of a rack on its axis; the unknown rack is set apart."""
-    if rack is not None:
-        return known.index(rack)
-    return len(known) + _GAP_BEFORE_UNKNOWN if len(side) > 1 else 0
+def over_time(buckets: Mapping[datetime, Traffic], hours_per_bar: int) -> TimeChart | None:
+    """Return bars of ``hours_per_bar`` hours, by their start; None if there are none.
+
+    The vertical axis begins at 0. Times without measurements have no bar.
+    """
+    if not buckets:
+        return None
+    span = timedelta(hours=hours_per_bar)
+    first = min(buckets)
+    count = (max(buckets) - first) // span + 1
+    step, top = _scale(max(each.bytes for each in buckets.values()))
+    inner = BAR_WIDTH - (_GAP_BETWEEN_BARS if count <= _MAX_BARS_WITH_GAPS else 0)
+    paths: dict[str, list[str]] = {"crossing": [], "local": [], "unknown": []}
+    bars = []
+    for start, each in sorted(buckets.items()):
+        left = (start - first) // span * BAR_WIDTH
+        below = 0
+        for style, size in (
+            ("crossing", each.crossing_bytes),
+            ("local", each.local_bytes),
+            ("unknown", each.unknown_bytes),
+        ):
+            low, high = (round(part / top * CHART_HEIGHT) for part in (below, below + size))
+            if high > low:
+                paths[style].append(f"M{left} {CHART_HEIGHT - low}h{inner}v{low - high}h-{inner}z")
+            below += size
+        bars.append((left, _bar_description(start, each)))
+    ticks = range(0, count, math.ceil(count / _MAX_TICKS))
+    days_only = hours_per_bar >= 24
+    return TimeChart(
+        count * BAR_WIDTH,
+        tuple((style, "".join(parts)) for style, parts in paths.items() if parts),
+        tuple(bars),
+        tuple(
+            (100 * number * step / top, wording.bytes_text(number * step))
+            for number in range(round(top / step) + 1)
+        ),
+        tuple(
+            (
+                round(100 * number / count, 3),
+                (first + number * span).strftime("%m-%d" if days_only else "%m-%d %H:%M"),
+            )
+            for number in ticks
+        ),
+    )
 
 
-def _end(side: Sequence[str | None], known: Sequence[str]) -> float:
-    """Return the position at which the axis ends."""
-    return (_position(side[-1], known, side) if side else 0) + 0.5
+def _bar_description(start: datetime, traffic: Traffic) -> str:
+    parts = (
+        (traffic.crossing_bytes, "across racks"),
+        (traffic.local_bytes, "in the same rack"),
+        (traffic.unknown_bytes, "unknown"),
+    )
+    sizes = ", ".join(f"{wording.bytes_text(size)} {name}" for size, name in parts if size)
+    return f"{start:%a} {wording.time_text(start)}: {sizes or 'nothing'}"
 
 
-def _unit(top: float) -> tuple[str, float]:
-    """Return the largest unit that ``top`` bytes reach, and its size in bytes."""
-    text = wording.bytes_text(top).rsplit(" ", 1)[1]
-    return text, 1000.0 ** ("B", "kB", "MB", "GB", "TB", "PB", "EB").index(text)
+def _scale(most: int) -> tuple[float, float]:
+    """Return the distance of the marks of an axis that begins at 0, and its end."""
+    if not most:
+        return 1.0, 1.0
+    unit = max(1.0, 10.0 ** math.floor(math.log10(most / 4)))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor * 5 >= most)
+    return step, step * math.ceil(most / step)

@@ -2,13 +2,12 @@
 
 Names from clusters are untrusted input. Jinja2 escapes them in text; in the page's data ``<``,
 ``>``, ``&`` and ``'`` are JSON escapes; the script sets text only; and a content security policy
-permits the two scripts of the page only, by their hashes.
+permits the script of the page only, by its hash.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,22 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from rack_traffic.output_tables import HOURS_PER_MONTH, KINDS
 from rack_traffic.report import format as wording
-from rack_traffic.report.charts import group_bars, heat_map, over_time, rack_grid, scenario_bars
+from rack_traffic.report.charts import (
+    BAR_WIDTH,
+    CHART_HEIGHT,
+    HeatMap,
+    TimeChart,
+    group_bars,
+    heat_map,
+    over_time,
+    rack_grid,
+    scenario_bars,
+)
 from rack_traffic.report.findings import LEVEL_MEANINGS, LEVEL_NAMES, Finding, reliability_of
 from rack_traffic.report.format import Currency
 from rack_traffic.report.headline import FIRST_CHANGES, PlannedChange, headline, planned_changes
@@ -40,7 +48,21 @@ from rack_traffic.report.model import (
 
 MAX_CLUSTERS = 12
 ALL_CLUSTERS = "All clusters"
-_MAX_PAIR_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the page shows for a choice: the index of ``Views.names``, and a kind of traffic.
+
+    ``spans`` are the rows of the chart over time as a table of texts.
+    """
+
+    scope: int
+    kind: str
+    description: str
+    heat: HeatMap
+    time: TimeChart | None
+    spans: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +70,13 @@ class Views:
     """The choices of the reader, and what the page shows for each.
 
     ``names`` are the choices of clusters and ``kinds`` those of kinds of traffic (key and name).
-    ``views`` has, for each name, a dict of kind to charts and tables. Bars cover ``hours_per_bar``
-    hours. ``left_out`` is the number of clusters without a view of their own.
+    ``views`` has all pairs of them, the one that is shown first at the beginning. Bars cover
+    ``hours_per_bar`` hours. ``left_out`` is the number of clusters without a view of their own.
     """
 
     names: tuple[str, ...]
     kinds: tuple[tuple[str, str], ...]
-    views: list[dict[str, Any]]
+    views: tuple[View, ...]
     hours_per_bar: int
     left_out: int
 
@@ -66,68 +88,55 @@ def make_views(summary: Summary, currency: Currency) -> Views:
         sizes[pair.cluster] = sizes.get(pair.cluster, 0) + pair.traffic.bytes
     ranked = sorted(sizes, key=lambda name: (-sizes[name], name))
     shown = sorted(ranked[:MAX_CLUSTERS])
-    chosen: list[Sequence[str]] = [[name] for name in shown]
-    names = tuple(shown)
+    choices = {name: [name] for name in shown}
     if len(sizes) != 1:
-        chosen.insert(0, ranked)
-        names = (ALL_CLUSTERS, *names)
+        choices = {ALL_CLUSTERS: ranked} | choices
     kinds = [kind for kind in KINDS if summary.of_kind(kind).bytes] or [KINDS[0]]
     span = hours_per_bar({each.hour for each in summary.hours})
     return Views(
-        names=names,
+        names=tuple(choices),
         kinds=tuple((kind, wording.KIND_NAMES[kind]) for kind in kinds),
-        views=[
-            {kind: _view(summary, frozenset(clusters), kind, span, currency) for kind in kinds}
-            for clusters in chosen
-        ],
+        views=tuple(
+            _view(summary, scope, frozenset(clusters), kind, span, currency)
+            for scope, clusters in enumerate(choices.values())
+            for kind in kinds
+        ),
         hours_per_bar=span,
         left_out=len(ranked) - len(shown),
     )
 
 
 def _view(
-    summary: Summary, clusters: frozenset[str], kind: str, span: int, currency: Currency
-) -> dict[str, Any]:
+    summary: Summary,
+    scope: int,
+    clusters: frozenset[str],
+    kind: str,
+    span: int,
+    currency: Currency,
+) -> View:
     pairs = [each for each in summary.pairs if each.kind == kind and each.cluster in clusters]
     hours = [each for each in summary.hours if each.kind == kind and each.cluster in clusters]
-    grid = rack_grid(pairs)
     buckets = sum_by_bar(hours, span)
     traffic = total(each.traffic for each in pairs)
-    cells = sorted(
-        ((key, each) for key, each in grid.cells.items() if each.bytes),
-        key=lambda cell: (-cell[1].bytes, str(cell[0])),
-    )
-    return {
-        "bytes": heat_map(grid, "bytes", currency),
-        "cost": heat_map(grid, "cost", currency),
-        "time": over_time(buckets, span),
-        "note": grid.note or "",
-        "description": (
-            f"{wording.bytes_text(traffic.bytes)}: "
-            f"{wording.bytes_text(traffic.local_bytes)} in the same rack, "
-            f"{wording.bytes_text(traffic.crossing_bytes)} across racks, "
-            f"{wording.bytes_text(traffic.unknown_bytes)} with an unknown rack"
-        ),
-        "pairs": [
-            [
-                wording.UNKNOWN_RACK if one is None else one,
-                wording.UNKNOWN_RACK if other is None else other,
-                wording.bytes_text(each.bytes),
-                wording.percent(share(each.bytes, traffic.bytes)),
-                "unknown" if None in (one, other) else currency.text(each.cost),
-            ]
-            for (one, other), each in cells[:_MAX_PAIR_ROWS]
-        ],
-        "spans": [
-            [
+    return View(
+        scope,
+        kind,
+        f"{wording.bytes_text(traffic.bytes)}: "
+        f"{wording.bytes_text(traffic.local_bytes)} in the same rack, "
+        f"{wording.bytes_text(traffic.crossing_bytes)} across racks, "
+        f"{wording.bytes_text(traffic.unknown_bytes)} with an unknown rack",
+        heat_map(rack_grid(pairs), currency),
+        over_time(buckets, span),
+        tuple(
+            (
                 wording.time_text(start),
                 wording.bytes_text(each.local_bytes),
                 wording.bytes_text(each.crossing_bytes),
                 wording.bytes_text(each.unknown_bytes),
-            ]
+            )
             for start, each in buckets.items()
-        ],
-    }
+        ),
+    )
 
 
 MAX_BARS = 180
@@ -242,17 +251,9 @@ class _CostShare:
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Plotly:
-    """The script plotly.js, compressed with gzip, as base64; and the hash of its text."""
-
-    packed: str
-    hash: str
-
-
 def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOptions) -> str:
     """Return the HTML document; the same for the same input."""
-    environment = _environment()
+    environment = page_environment()
     currency = options.currency
     changes = planned_changes(summary.groups)
     views = make_views(summary, currency)
@@ -260,13 +261,8 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         (each for each in summary.groups if each.cost_per_month),
         key=lambda each: (-(each.cost_per_month or 0), each.cluster, each.group),
     )[: options.top]
-    data = {
-        "views": views.views,
-        "groups": group_columns(summary.groups),
-        "currency": currency.prefix,
-    }
-    script = _source(environment, "page.js")
     return environment.get_template("page.html.j2").render(
+        title=options.title,
         options=options,
         currency=currency,
         words=wording,
@@ -294,42 +290,43 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         hours_per_month=HOURS_PER_MONTH,
         hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
         several_clusters=summary.has_several_clusters,
-        data=data,
-        style=Markup(_source(environment, "page.css")),
-        plotly=_plotly().packed,
-        script=Markup(script),
-        hashes=[_plotly().hash, _hash(script)],
+        bar_width=BAR_WIDTH,
+        chart_height=CHART_HEIGHT,
+        data={"groups": group_columns(summary.groups), "currency": currency.prefix},
+        script=Markup(_source(environment, "page.js")),
     )
 
 
 @cache
-def _environment() -> Environment:
+def page_environment(package: str | None = None) -> Environment:
+    """Return the environment of pages: the templates of ``package``, and those of this package.
+
+    A page extends ``base.html.j2``, which has the style sheet, and needs a ``title``. A page with a
+    ``script`` has also ``data``, which the script finds as JSON in the element of that id.
+    """
+    packages = [package, "rack_traffic.report"] if package else ["rack_traffic.report"]
     environment = Environment(
-        loader=PackageLoader("rack_traffic.report"),
+        loader=ChoiceLoader([PackageLoader(each) for each in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.filters["script_hash"] = _script_hash
+    environment.globals["script"] = None
+    environment.globals["style"] = Markup(_source(environment, "style.css"))
     return environment
 
 
 def _source(environment: Environment, name: str) -> str:
     """Return the text of a file that is not a template: the style sheet or the script."""
-    loader = environment.loader
-    assert loader is not None
-    return loader.get_source(environment, name)[0]
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
 
 
-@cache
-def _plotly() -> _Plotly:
-    script = get_plotlyjs()
-    packed = gzip.compress(script.encode(), 9, mtime=0)
-    return _Plotly(base64.b64encode(packed).decode(), _hash(script))
-
-
-def _hash(script: str) -> str:
+def _script_hash(script: str) -> str:
+    """Return the hash of a script for the content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

@@ -54,7 +54,7 @@ footer { padding-top: 20px; padding-bottom: 40px; color: var(--muted); font-size
 def render_page(report: AuditReport, generated_at: datetime) -> str:
     """Return the HTML document; ``generated_at`` is in UTC."""
     currency = Currency(report.currency)
-    style = (files("rack_traffic.report") / "templates" / "page.css").read_text() + _STYLE
+    style = (files("rack_traffic.report") / "templates" / "style.css").read_text() + _STYLE
     body = [
         f'<header class="top"><h1>{TITLE}</h1><p class="meta">{_text(headline(report))} &middot; '
         f"{time_text(generated_at)} UTC</p></header>",

@@ -65,7 +65,7 @@ read from leaders. Partitions that are not read in their member's rack are liste
 
 "At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
 figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
-and weights are not known to this command; see docs/operating.md.
+and weights are not known to this command; see docs/audit.md.
 
 Remedies are those that the group's protocol permits. A classic group of another assignor can use
 rackward's, or be led (rackward lead). For every group that ignores leader racks, leaders can move

@@ -32,11 +32,11 @@ from rackward.cli.output import (
 from rackward.groups.explain import explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups, is_stable
-from rackward.kafka import AdminConnection, AdminError, read_state
+from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import CONSUMER, Group
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.lead import (
-    SCAN_SECONDS,
+    STATES,
     GroupLeader,
     LeadOptions,
     LeadStatus,
@@ -45,7 +45,7 @@ from rackward.lead import (
     match_groups,
     parse_protocols,
 )
-from rackward.lead.model import JOINING, REBALANCING, STATES
+from rackward.lead.led_group import JOINING, REBALANCING
 from rackward.units import format_count, parse_listen_address
 
 EPILOG = """
@@ -207,9 +207,8 @@ def lead(
     if removes:
         require_confirmation(run)
     with cluster.connect() as admin:
-        names = match_groups(admin, groups)
         if run.dry_run or removes:
-            plans = plan_groups(admin, names, lead_options)
+            plans = plan_groups(admin, match_groups(admin, groups), lead_options)
             if run.as_json:
                 for plan in plans:
                     print_json_line("lead", "plan", plan)
@@ -223,10 +222,10 @@ def lead(
             )
     with (
         log_to_stderr("rackward"),
-        GroupLeader(cluster.properties(), names, lead_options, cluster.properties) as it,
+        GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
         nullcontext() if address is None else _health_port(*address, it),
     ):
-        _run(it, groups, as_json=run.as_json)
+        _run(it, as_json=run.as_json)
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -326,13 +325,12 @@ def _action(group: Group | None, lead_options: LeadOptions) -> str:
     return "join, remove its leader, and lead"
 
 
-def _run(leader: GroupLeader, patterns: Sequence[str], as_json: bool) -> None:
-    """Show the groups whenever they change, and add new ones, until a signal.
+def _run(leader: GroupLeader, as_json: bool) -> None:
+    """Show the groups whenever they change, until a signal.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.
     """
     shown: tuple[LeadStatus, ...] = ()
-    scanned = time.monotonic()
     while True:
         status = leader.status()
         if status != shown:
@@ -345,33 +343,21 @@ def _run(leader: GroupLeader, patterns: Sequence[str], as_json: bool) -> None:
         if leader.failure is not None:
             raise leader.failure
         time.sleep(POLL_SECONDS)
-        if (
-            any("*" in pattern for pattern in patterns)
-            and time.monotonic() - scanned > SCAN_SECONDS
-        ):
-            scanned = time.monotonic()
-            try:
-                names = leader.match_groups(patterns)
-            except AdminError:
-                # The groups that are led go on; the next search is in a moment.
-                continue
-            for name in names:
-                leader.add(name)
 
 
 def group_status(status: LeadStatus) -> GroupStatus:
     """Return a status as the JSON of the command has it."""
-    figures, at = status.figures, status.last_rebalance
+    metrics, at = status.metrics, status.last_rebalance
     return GroupStatus(
         group=status.group,
         state=status.state,
         reason=status.reason,
-        protocol=figures.protocol,
-        generation=figures.generation,
-        members=figures.members,
-        partitions=figures.partitions,
-        off_rack=figures.off_rack,
-        optimum=figures.optimum,
+        protocol=metrics.protocol,
+        generation=metrics.generation,
+        members=metrics.members,
+        partitions=metrics.partitions,
+        off_rack=metrics.off_rack,
+        optimum=metrics.optimum,
         last_rebalance=None if at is None else at.isoformat(timespec="seconds"),
     )
 

@@ -39,7 +39,7 @@ from rackward.kafka import (
     read_state,
 )
 from rackward.kafka.configs import read_default_min_isr
-from rackward.lead import SCAN_SECONDS, GroupLeader, match_groups
+from rackward.lead import GroupLeader
 from rackward.placement_service import (
     PlacementRequest,
     PlacementService,
@@ -101,7 +101,6 @@ class Controller:
         self._next_layout = clock() + config.leaders.every if config.leaders else None
         self._layouts = LeaderLayouts(config.leaders, plugins.locator) if config.leaders else None
         self._leader: GroupLeader | None = None
-        self._next_scan = 0.0
 
     def run(self) -> None:
         """Run until a signal raises, or an error that retrying does not help.
@@ -222,7 +221,7 @@ class Controller:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
             self._apply_leader_layout(reconciler, cluster)
-            self._lead_groups(reconciler, cluster)
+            self._lead_groups(active=reconciler.status.active)
         except LeaseLostError as error:
             log.info("the pass ends: %s", error)
             self._on_success()
@@ -242,27 +241,18 @@ class Controller:
         applied = cluster.admin.run(lambda admin: layouts.apply(admin, now))
         self._leader_layouts += applied is not None
 
-    def _lead_groups(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
+    def _lead_groups(self, *, active: bool) -> None:
         """Lead the configured groups while this controller is the active one."""
         config = self._config.lead
-        if config is None:
-            return
-        if not reconciler.status.active:
+        if not active:
             self._stop_leading()
-            return
-        if self._clock() < self._next_scan:
-            return
-        self._next_scan = self._clock() + SCAN_SECONDS
-        names = cluster.admin.run(lambda admin: match_groups(admin, config.groups))
-        if self._leader is None:
-            self._leader = GroupLeader(self._config.properties, options=config.options)
-        for name in names:
-            self._leader.add(name)
+        elif config is not None and self._leader is None:
+            self._leader = GroupLeader(self._config.properties, config.groups, config.options)
 
     def _stop_leading(self) -> None:
-        leader, self._leader, self._next_scan = self._leader, None, 0.0
+        leader, self._leader = self._leader, None
         if leader is not None:
-            leader.close()
+            leader.stop()
 
     def _on_failure(self, error: RackwardError) -> None:
         rejected = isinstance(error, CredentialsError | UnauthorizedError)

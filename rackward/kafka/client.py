@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from assignors.connection import kafka_python_settings
-from assignors.kafka_python.log_filters import install_log_filters
+from assignors.kafka_python.fixes import install_log_filters
 from placement_core import InvalidOptionError
 from rackward.kafka.errors import (
     NOT_CONTROLLER,

@@ -1,18 +1,23 @@
 """Leading the consumer groups of other clients: assigning by rack for members of any language."""
 
-from rackward.lead.leader import SCAN_SECONDS, GroupLeader, match_groups
-from rackward.lead.model import LeadOptions, LeadStatus
-from rackward.lead.protocols import DEFAULT_PROTOCOLS, STRATEGIES, Strategy, parse_protocols
+from rackward.lead.leader import GroupLeader, match_groups
+from rackward.lead.led_group import STATES, LeadOptions, LeadStatus
+from rackward.lead.protocols import (
+    DEFAULT_PROTOCOLS,
+    PROTOCOL_STRATEGIES,
+    ProtocolStrategy,
+    parse_protocols,
+)
 from rackward.lead.take_over import TakeOver, TakeOverPolicy
 
 __all__ = [
     "DEFAULT_PROTOCOLS",
-    "SCAN_SECONDS",
-    "STRATEGIES",
+    "PROTOCOL_STRATEGIES",
+    "STATES",
     "GroupLeader",
     "LeadOptions",
     "LeadStatus",
-    "Strategy",
+    "ProtocolStrategy",
     "TakeOver",
     "TakeOverPolicy",
     "match_groups",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,17 +33,19 @@ from assignors.leader_moves import LeaderMoveMonitor, RefreshPolicy
 from assignors.model import LeaderRacks, Member, Plan, WeightSource
 from rackward.groups.host_racks import HostRacks
 from rackward.lead.protocols import (
-    Previous,
     PreviousAssignment,
+    ProtocolStrategy,
     RawMember,
-    Strategy,
-    client_id_of,
     read_members,
 )
 
+PLAN_SECONDS = 5.0
+"""For which a plan may be computed. After that a plain one, which is balanced and does not regard
+racks, is sent instead."""
+
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class AssignmentMetrics:
     """What an assignment achieves; off_rack and optimum are None if it is a plain plan.
 
     ``off_rack`` is counted again with the present leaders at each check.
@@ -58,29 +61,23 @@ class Figures:
 
 
 class GroupAssigner:
-    """The assignments of one group, and the leaders that they were made for.
-
-    ``time_limit`` is the number of seconds that a plan may take to compute: after that a plain one,
-    which is balanced and does not regard racks, is made instead.
-    """
+    """The assignments of one group, and the leaders that they were made for."""
 
     def __init__(
         self,
         group: str,
-        protocols: Mapping[str, Strategy],
+        protocols: Mapping[str, ProtocolStrategy],
         host_racks: HostRacks,
         refresh: RefreshPolicy | None,
-        time_limit: float,
     ) -> None:
         self.group = group
         self.previous = PreviousAssignment()
-        self.figures = Figures()
+        self.metrics = AssignmentMetrics()
         self.topics: frozenset[str] = frozenset()
         self._ownership: Ownership | None = None
         self._protocols = protocols
         self._host_racks = host_racks
         self._refresh = refresh
-        self._time_limit = time_limit
         self._log_once = LogOnce()
         self._rebalances: dict[str, Rebalance] = {}
         self._monitor: LeaderMoveMonitor | None = None
@@ -142,20 +139,10 @@ class GroupAssigner:
             self._monitor.start(generation, joined, result, now)
         self._partitions = _partition_counts(cluster, self.topics)
         self.previous = PreviousAssignment(
-            [
-                Previous(
-                    each.id,
-                    each.instance_id,
-                    each.client_id or client_id_of(each.id),
-                    each.host,
-                    result.assignments.get(each.id, {}),
-                )
-                for each in raw
-            ],
-            generation,
+            raw, {m.id: result.assignments.get(m.id, {}) for m in raw}, generation
         )
         latest = rebalance.history.latest(self.group)
-        self.figures = Figures(
+        self.metrics = AssignmentMetrics(
             generation=generation,
             protocol=protocol,
             members=len(joined),
@@ -180,7 +167,7 @@ class GroupAssigner:
         counts = _partition_counts(cluster, self.topics)
         try:
             self._update_off_rack(cluster)
-        except Exception as error:  # noqa: BLE001 - a figure must not end the membership
+        except Exception as error:  # noqa: BLE001 - a metric must not end the membership
             self._log_once.log(
                 ("off-rack", type(error)),
                 "counting off-rack partitions failed: group=%s error=%s",
@@ -200,22 +187,22 @@ class GroupAssigner:
 
     def _update_off_rack(self, cluster: Any) -> None:
         """Count the off-rack partitions of the assignment in force with the present leaders."""
-        rebalance = self._rebalances.get(self.figures.protocol)
+        rebalance = self._rebalances.get(self.metrics.protocol)
         latest = None if rebalance is None else rebalance.history.latest(self.group)
-        if latest is None or self.figures.off_rack is None:
+        if latest is None or self.metrics.off_rack is None:
             return
         leaders, _ = read_metadata(cluster, latest.inputs.leaders.racks)
         group = encode_group(latest.inputs.members, leaders.racks)
         positions = {m: leaders.to_positions(owned) for m, owned in latest.assigned.items()}
         off_rack = int(group.crossings(encode_assignment(group, positions))[-1])
-        self.figures = replace(self.figures, off_rack=off_rack)
+        self.metrics = replace(self.metrics, off_rack=off_rack)
 
     def _rebalance(self, protocol: str) -> Rebalance:
         if protocol not in self._rebalances:
             strategy = self._protocols[protocol]
             rebalance = self._rebalances[protocol] = Rebalance(
                 name=protocol,
-                assignor=TimeLimited(strategy.assignor(), self._time_limit),
+                assignor=TimeLimited(strategy.assignor()),
                 cooperative=strategy.cooperative,
                 weights=None,
                 log_once=self._log_once,
@@ -237,14 +224,13 @@ def _partition_counts(cluster: Any, topics: Iterable[str]) -> dict[str, int]:
 
 
 class TimeLimited:
-    """An assignor that gives up after ``seconds``.
+    """An assignor that gives up after PLAN_SECONDS.
 
     Its computation cannot be interrupted: it ends in a thread of its own, without a result.
     """
 
-    def __init__(self, assignor: Assignor, seconds: float) -> None:
+    def __init__(self, assignor: Assignor) -> None:
         self._assignor = assignor
-        self._seconds = seconds
 
     def assign(
         self,
@@ -253,20 +239,13 @@ class TimeLimited:
         weights: WeightSource | None = None,
     ) -> Plan:
         """Return the assignor's plan. Raises TimeoutError, and what the assignor raises."""
-        plans: list[Plan] = []
-        errors: list[Exception] = []
+        outcome = Future[Plan]()
 
         def compute() -> None:
             try:
-                plans.append(self._assignor.assign(members, leader_racks, weights))
-            except Exception as error:  # noqa: BLE001 - raised below
-                errors.append(error)
+                outcome.set_result(self._assignor.assign(members, leader_racks, weights))
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                outcome.set_exception(error)
 
-        thread = threading.Thread(target=compute, name="rackward-assign", daemon=True)
-        thread.start()
-        thread.join(self._seconds)
-        if errors:
-            raise errors[0]
-        if not plans:
-            raise TimeoutError(f"no plan within {self._seconds:g} s")
-        return plans[0]
+        threading.Thread(target=compute, name="rackward-assign", daemon=True).start()
+        return outcome.result(PLAN_SECONDS)

@@ -9,10 +9,11 @@ All groups share one thread, that of kafka-python's event loop, and a few thread
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from kafka import errors as kafka_errors
@@ -20,10 +21,9 @@ from kafka import errors as kafka_errors
 from rackward.groups.readers import list_matching_groups
 from rackward.kafka import AdminConnection, AdminError, CredentialsError, read_state
 from rackward.kafka.groups import CLASSIC
-from rackward.lead.connection import LeadConnection
-from rackward.lead.led_group import LedGroup
-from rackward.lead.model import LeadOptions, LeadStatus
-from rackward.lead.protocols import CONSUMER
+from rackward.lead.led_group import LeadOptions, LeadStatus, LedGroup
+from rackward.lead.member import LeadConnection
+from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE
 
 SCAN_SECONDS = 30.0
 """Seconds between two searches for groups that match a pattern."""
@@ -31,18 +31,33 @@ SCAN_SECONDS = 30.0
 LEAVE_SECONDS = 5.0
 """Seconds for which the end of the process waits for the groups to be left."""
 
+POLL_SECONDS = 0.5
+
+log = logging.getLogger("rackward.lead")
+
 
 class GroupLeader:
-    """Leads groups of a cluster, in threads of its own; a context manager.
+    """Leads groups of a cluster.
 
-        with GroupLeader({"bootstrap.servers": "kafka-1:9092"}, ["orders"]) as leader:
+        leader = GroupLeader({"bootstrap.servers": "kafka-1:9092"}, ["orders", "team-a-*"])
+        leader.run()
+
+    ``run`` leads until ``stop``, which a signal handler or another thread calls. Or, beside other
+    work, which ``stop`` ends as well::
+
+        with GroupLeader(properties, ["orders"]) as leader:
             ...
             leader.status()
 
-    ``properties`` are connection properties with Java's or librdkafka's names. After an
-    authentication failure, ``read_properties`` returns those of then; if they are the same, the
-    groups are not led any more, see ``failure``. Leaving the block leaves the groups, which go on
-    with another leader.
+    Groups that are stopped go on with another leader.
+
+    properties
+        Connection properties with Java's or librdkafka's names.
+    groups
+        Names, and patterns in which ``*`` matches any characters: see `match_groups`.
+    read_properties
+        Called after an authentication failure; returns the properties of then. If they are the
+        same, the groups are not led any more: see ``failure``.
 
     Raises what `rackward.kafka.connect` raises.
     """
@@ -50,44 +65,46 @@ class GroupLeader:
     def __init__(
         self,
         properties: Mapping[str, object],
-        groups: Iterable[str] = (),
+        groups: Iterable[str],
         options: LeadOptions | None = None,
         read_properties: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
         self._options = options or LeadOptions()
-        self._connection = LeadConnection(properties, read_properties=read_properties)
+        self._patterns = tuple(groups)
         self._groups: dict[str, LedGroup] = {}
-        self._closed = False
-        for group in groups:
-            self.add(group)
+        self._changing = threading.Lock()
+        self._stopped = threading.Event()
+        self._connection = LeadConnection(properties, read_properties)
+        self._add(name for name in self._patterns if "*" not in name)
+        if any("*" in pattern for pattern in self._patterns):
+            threading.Thread(target=self._scan, name="rackward-lead-scan", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
-    def add(self, group: str) -> None:
-        """Lead another group; nothing if it is led already."""
-        if group not in self._groups and not self._closed:
-            led = self._groups[group] = LedGroup(self._connection, group, self._options)
-            led.start()
+    def run(self) -> None:
+        """Lead until `stop`. Raises AdminError if authentication fails, also with new properties;
+        the groups are left in any case."""
+        try:
+            while not self._stopped.wait(POLL_SECONDS):
+                if self.failure is not None:
+                    raise self.failure
+        finally:
+            self.stop()
 
-    def discard(self, group: str) -> None:
-        """Leave a group; nothing if it is not led."""
-        led = self._groups.pop(group, None)
-        if led is not None:
-            self._leave([led])
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The names of the groups, sorted."""
-        return tuple(sorted(self._groups))
+    def stop(self) -> None:
+        """Leave all groups and close the connections. Idempotent."""
+        with self._changing:
+            if self._stopped.is_set():
+                return
+            self._stopped.set()
+        try:
+            self._connection.run(self._leave)
+        finally:
+            self._connection.close()
 
     @property
     def failure(self) -> AdminError | None:
@@ -101,35 +118,36 @@ class GroupLeader:
 
     def status(self) -> tuple[LeadStatus, ...]:
         """Return the status of each group, sorted by name."""
-        return tuple(self._groups[group].status for group in self.groups)
+        return tuple(group.status for _, group in sorted(self._groups.copy().items()))
 
-    def close(self) -> None:
-        """Leave all groups and close the connections. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            self._leave(list(self._groups.values()))
-        finally:
-            self._connection.close()
+    def _add(self, names: Iterable[str]) -> None:
+        with self._changing:
+            for name in names:
+                if name not in self._groups and not self._stopped.is_set():
+                    group = self._groups[name] = LedGroup(self._connection, name, self._options)
+                    group.start()
 
-    def match_groups(self, patterns: Collection[str]) -> list[str]:
-        """Return the groups that ``patterns`` match, see `match_groups`. Raises AdminError."""
-        try:
-            return match_groups(self._connection.admin, patterns)
-        except CredentialsError as error:
-            self._connection.renew_credentials(error)
-            raise
+    def _scan(self) -> None:
+        """Add the groups that match a pattern, again and again."""
+        failure: type[AdminError] | None = None
+        while not self._stopped.is_set():
+            try:
+                self._add(match_groups(self._connection.admin, self._patterns))
+                failure = None
+            except AdminError as error:
+                if isinstance(error, CredentialsError):
+                    self._connection.renew_credentials(error)
+                if failure is not type(error) and not self._stopped.is_set():
+                    log.warning("searching for groups: %s; retrying", error)
+                    failure = type(error)
+            self._stopped.wait(SCAN_SECONDS)
 
-    def _leave(self, groups: Sequence[LedGroup]) -> None:
-        async def leave() -> None:
-            futures = [self._connection.start(group.leave) for group in groups]
-            deadline = time.monotonic() + LEAVE_SECONDS
-            for future in futures:
-                with suppress(kafka_errors.KafkaError):
-                    await self._connection.wait(future, max(0.001, deadline - time.monotonic()))
-
-        self._connection.run(leave)
+    async def _leave(self) -> None:
+        leaving = [self._connection.start(group.leave) for group in self._groups.values()]
+        deadline = time.monotonic() + LEAVE_SECONDS
+        for left in leaving:
+            with suppress(kafka_errors.KafkaError):
+                await self._connection.wait(left, max(0.001, deadline - time.monotonic()))
 
 
 def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]:
@@ -137,14 +155,14 @@ def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]
 
     A pattern matches classic groups of consumers that have members. Raises AdminError.
     """
-    names = {each for each in patterns if "*" not in each}
-    wild = [each for each in patterns if "*" in each]
+    names = {pattern for pattern in patterns if "*" not in pattern}
+    wild = [pattern for pattern in patterns if "*" in pattern]
     if wild:
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        listed = list_matching_groups(admin, brokers, wild, (CLASSIC,))
         names.update(
             group.id
-            for group in listed
-            if group.protocol_type == CONSUMER and group.state.lower() not in ("empty", "dead")
+            for group in list_matching_groups(admin, brokers, wild, (CLASSIC,))
+            if group.protocol_type == CONSUMER_PROTOCOL_TYPE
+            and group.state.lower() not in ("empty", "dead")
         )
     return sorted(names)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -35,39 +35,35 @@ from assignors.group_leader import (
     format_traceback,
     sanitize,
 )
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from rackward.groups.host_racks import HostRacks
 from rackward.kafka.groups import LEADS, leads_for_rackward
-from rackward.lead.assigner import Figures, GroupAssigner
-from rackward.lead.connection import LeadConnection
+from rackward.lead.assigner import AssignmentMetrics, GroupAssigner
 from rackward.lead.member import (
     COORDINATOR_ERRORS,
+    HEARTBEAT_SECONDS,
+    SESSION_SECONDS,
     DescribedGroup,
     GroupMember,
     Joined,
-)
-from rackward.lead.model import (
-    JOINING,
-    LEADING,
-    OUTSIDE,
-    REBALANCING,
-    REFUSED,
-    WAITING,
-    LeadOptions,
-    LeadStatus,
+    LeadConnection,
 )
 from rackward.lead.protocols import (
+    DEFAULT_PROTOCOLS,
     NO_WAITING,
-    Previous,
     PreviousAssignment,
+    ProtocolStrategy,
     RawMember,
     listed_protocols,
     why_refused,
 )
 from rackward.lead.take_over import (
+    Decision,
+    TakeOverPolicy,
     TakeOverState,
     decide,
     decide_outside,
     id_cost,
-    members_ahead,
 )
 
 log = logging.getLogger("rackward.lead")
@@ -75,14 +71,17 @@ log = logging.getLogger("rackward.lead")
 ID_TRIES = 64
 """Member ids that are requested, at most, to find one that is early in the brokers' map."""
 
+ALONE_SECONDS = 30.0
+"""For which this is a member of a group without consumers; less than REBALANCE_SECONDS."""
+
 RETRY_SECONDS = 1.0
 """Seconds after an error before the next attempt."""
 
 OUTSIDE_SECONDS = 10.0
-"""Seconds between two looks at a group from outside."""
+"""Poll interval while this is not a member of the group."""
 
 REBALANCING_SECONDS = 0.5
-"""Seconds between two looks at a group that rebalances, before it is joined."""
+"""Poll interval of a group that rebalances, before it is joined."""
 
 SLOW_REBALANCE_SECONDS = 60.0
 """Seconds after which a rebalance that has not ended is reported; again after twice the time."""
@@ -98,6 +97,75 @@ LEAVE_REASON = "the process that leads ends"
 MAX_MISTAKES = 3
 """Times that another leader may assign partitions to us before we stay outside."""
 
+JOINING, LEADING, REBALANCING = "joining", "leading", "rebalancing"
+WAITING, OUTSIDE, REFUSED = "waiting", "outside", "refused"
+STATES = (JOINING, LEADING, REBALANCING, WAITING, OUTSIDE, REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class LeadOptions:
+    """How groups are led.
+
+    protocols
+        The protocols that are answered, by name.
+    host_racks
+        Racks of members that do not send one, by client id, host or network.
+    take_over
+        How to become the leader of a group that has another one.
+    refresh
+        When leaders that moved justify a rebalance; None: never.
+    """
+
+    protocols: Mapping[str, ProtocolStrategy] = field(
+        default_factory=lambda: dict(DEFAULT_PROTOCOLS)
+    )
+    host_racks: HostRacks = field(default_factory=HostRacks)
+    take_over: TakeOverPolicy = field(default_factory=TakeOverPolicy)
+    refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class LeadStatus:
+    """A group as its leader sees it.
+
+    state
+        "joining", "leading", "rebalancing" (for longer than usual), "waiting" (a member, which does
+        not lead), "outside" (not a member; the group is polled) or "refused".
+    reason
+        Why the group is not led, in words; empty if it is.
+    metrics
+        Of the last assignment that was made here.
+    last_rebalance
+        When it was made, in UTC; None: never.
+    assignments
+        How many were made here.
+    take_overs, successful_take_overs
+        How often members were removed to take the group over, and how often it was led after that.
+    rebalancing_since
+        When the rebalance began that has not ended, in UTC; None: none.
+    """
+
+    group: str
+    state: str = JOINING
+    reason: str = ""
+    metrics: AssignmentMetrics = field(default_factory=AssignmentMetrics)
+    last_rebalance: datetime | None = None
+    assignments: int = 0
+    take_overs: int = 0
+    successful_take_overs: int = 0
+    rebalancing_since: datetime | None = field(default=None, compare=False)
+
+    @property
+    def leads(self) -> bool:
+        """Whether the group's assignment is made here."""
+        return self.state == LEADING
+
+    @property
+    def rebalancing_seconds(self) -> float:
+        """The age of the rebalance that has not ended; 0 if there is none."""
+        since = self.rebalancing_since
+        return 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
+
 
 class _Refused(Exception):
     """The group cannot be led; the text is the reason."""
@@ -111,9 +179,9 @@ class LedGroup:
         self.status = LeadStatus(group)
         self._connection = connection
         self._options = options
-        self._member = GroupMember(connection, group, options.timeouts)
+        self._member = GroupMember(connection, group)
         self._assigner = GroupAssigner(
-            group, options.protocols, options.host_racks, options.refresh, options.time_limit
+            group, options.protocols, options.host_racks, options.refresh
         )
         self._wakeup = connection.notifier()
         self._next_heartbeat = connection.notifier()
@@ -121,12 +189,13 @@ class LedGroup:
         self._closing = False
         self._in_use: str | None = None
         self._others: dict[str, str | None] = {}
-        self._names: dict[str, tuple[str, str]] = {}
+        self._names: dict[str, tuple[str, str | None]] = {}
         self._take_over = TakeOverState()
         self._removed: tuple[float, Counter[str]] | None = None
         self._join_reason: str | None = "a member that assigns by rack joins"
         self._next_check = 0.0
         self._answered_at = 0.0
+        self._failing_since: float | None = None
         self._warn_at = SLOW_REBALANCE_SECONDS
         self._alone_until: float | None = None
         self._revoke_by: float | None = None
@@ -153,70 +222,63 @@ class LedGroup:
     async def _run(self) -> None:
         heartbeats = self._connection.start(self._send_heartbeats)
         try:
-            await self._live()
+            while not self._closing:
+                await self._wakeup(await self._step())
             await heartbeats
         finally:
             # An id that was given after `leave` sent its request.
             await self._member.leave(LEAVE_REASON)
 
-    async def _live(self) -> None:
-        while not self._closing:
-            try:
-                if self._join_reason is not None:
-                    await self._join(self._join_reason)
-                else:
-                    await self._wakeup(self._options.timeouts.heartbeat)
-                    failure, self._heartbeat_failure = self._heartbeat_failure, None
-                    if failure is not None:
-                        raise failure
-                    if not self._closing:
-                        await self._keep_membership()
-            except _Refused as refused:
-                self._set(REFUSED, str(refused))
-                await self._step_aside()
-                await self._wakeup(OUTSIDE_SECONDS)
-            except kafka_errors.RebalanceInProgressError:
-                self._join_reason = "the group rebalances"
-            except kafka_errors.IllegalGenerationError:
-                self._join_reason = "the generation is over"
-            except kafka_errors.UnknownMemberIdError:
-                self._member.forget()
-                if self._closing:
-                    return
-                log.warning("group=%s the group has removed this member", sanitize(self.group))
+    async def _step(self) -> float:
+        """Join, or keep the membership; return the seconds until the next step."""
+        try:
+            if self._join_reason is not None:
+                return await self._join(self._join_reason)
+            failure, self._heartbeat_failure = self._heartbeat_failure, None
+            if failure is not None:
+                raise failure
+            await self._keep_membership()
+            return 0.0 if self._join_reason is not None else HEARTBEAT_SECONDS
+        except _Refused as refused:
+            self._set(REFUSED, str(refused))
+            await self._step_aside()
+            return OUTSIDE_SECONDS
+        except kafka_errors.RebalanceInProgressError:
+            self._join_reason = "the group rebalances"
+            return 0.0
+        except kafka_errors.IllegalGenerationError:
+            self._join_reason = "the generation is over"
+            return 0.0
+        except kafka_errors.UnknownMemberIdError:
+            self._member.forget()
+            if not self._closing:
+                self._log(logging.WARNING, "the group has removed this member")
                 self._join_reason = "rejoining after removal"
-            except COORDINATOR_ERRORS:
-                self._member.forget_coordinator()
-                await self._wakeup(RETRY_SECONDS / 4)
-            except kafka_errors.GroupMaxSizeReachedError:
-                self._set(OUTSIDE, "the group has as many members as group.max.size permits")
-                self._member.forget()
-                await self._wakeup(OUTSIDE_SECONDS)
-            except kafka_errors.GroupAuthorizationFailedError:
-                self._set(REFUSED, "not authorized: grant this user Read on the group")
-                self._member.forget()
-                await self._wakeup(OUTSIDE_SECONDS)
-            except kafka_errors.SaslAuthenticationFailedError as error:
-                self._join_reason = "authentication failed"
-                renew = partial(self._connection.renew_credentials, error)
-                if not await self._connection.in_worker(renew):
-                    self._set(REFUSED, str(self._connection.failure))
-                await self._wakeup(RETRY_SECONDS)
-            except kafka_errors.KafkaError as error:
-                log.info("group=%s retrying after %s", sanitize(self.group), format_error(error))
-                self._member.forget_coordinator()
-                self._check_session()
-                await self._wakeup(RETRY_SECONDS)
-            except Exception as error:  # noqa: BLE001 - other groups go on, and this one without us
-                log.error(
-                    "group=%s leaving after %s\n%s",
-                    sanitize(self.group),
-                    format_error(error),
-                    format_traceback(error),
-                )
-                self._set(OUTSIDE, "an unexpected error, see the log")
-                await self._step_aside()
-                await self._wakeup(OUTSIDE_SECONDS)
+            return 0.0
+        except kafka_errors.GroupMaxSizeReachedError:
+            self._set(OUTSIDE, "the group has as many members as group.max.size permits")
+            self._member.forget()
+            return OUTSIDE_SECONDS
+        except kafka_errors.GroupAuthorizationFailedError:
+            self._set(REFUSED, "not authorized: grant this user Read on the group")
+            self._member.forget()
+            return OUTSIDE_SECONDS
+        except kafka_errors.SaslAuthenticationFailedError as error:
+            self._join_reason = "authentication failed"
+            renew = partial(self._connection.renew_credentials, error)
+            if not await self._connection.in_worker(renew):
+                self._set(REFUSED, str(self._connection.failure))
+            return RETRY_SECONDS
+        except kafka_errors.KafkaError as error:
+            self._on_failure(error)
+            return RETRY_SECONDS / 4 if isinstance(error, COORDINATOR_ERRORS) else RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001 - other groups go on, and this one without us
+            self._log(
+                logging.ERROR, "leaving after %s\n%s", format_error(error), format_traceback(error)
+            )
+            self._set(OUTSIDE, "an unexpected error, see the log")
+            await self._step_aside()
+            return OUTSIDE_SECONDS
 
     async def _send_heartbeats(self) -> None:
         """Send heartbeats between two joins, also while an assignment is made.
@@ -224,18 +286,37 @@ class LedGroup:
         What fails is left to the task of the membership.
         """
         while not self._closing:
-            await self._next_heartbeat(self._options.timeouts.heartbeat)
+            await self._next_heartbeat(HEARTBEAT_SECONDS)
             self._report_slow_rebalance()
             generation = self._member.generation
             if generation == NO_GENERATION or self._heartbeat_failure is not None:
                 continue
             try:
                 await self._member.heartbeat()
-                self._answered_at = time.monotonic()
+                self._on_answer()
             except Exception as error:  # noqa: BLE001 - raised by the other task
                 if generation == self._member.generation:
                     self._heartbeat_failure = error
                     self._wakeup.notify()
+
+    def _on_answer(self) -> None:
+        """Note that the coordinator responds."""
+        self._answered_at = time.monotonic()
+        if self._failing_since is not None:
+            seconds = self._answered_at - self._failing_since
+            self._log(logging.INFO, "the coordinator responds again: seconds=%.0f", seconds)
+            self._failing_since = None
+
+    def _on_failure(self, error: Exception) -> None:
+        """Look the coordinator up again, and join again once it must have removed this member."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            self._log(logging.INFO, "retrying after %s", format_error(error))
+        self._member.forget_coordinator()
+        if self._join_reason is None and now - self._answered_at > SESSION_SECONDS:
+            self._join_reason = "rejoining after the session time-out"
+            self._set(JOINING, "the coordinator has not answered for the session time-out")
 
     def _report_slow_rebalance(self) -> None:
         """Report a rebalance that does not end: members do not join, or brokers cannot end it."""
@@ -244,9 +325,7 @@ class LedGroup:
             return
         self._warn_at = 2 * seconds
         self._set(REBALANCING, "members have not joined, or brokers fail to complete the join")
-        log.warning(
-            "group=%s the rebalance has not ended: seconds=%.0f", sanitize(self.group), seconds
-        )
+        self._log(logging.WARNING, "the rebalance has not ended: seconds=%.0f", seconds)
 
     def _begin_rebalance(self) -> None:
         """Note when the rebalance began, which ends with the next state that is known."""
@@ -256,24 +335,25 @@ class LedGroup:
 
     def _set(self, state: str, reason: str = "") -> None:
         if (state, reason) != (self.status.state, self.status.reason):
-            log.info(
-                "group=%s state=%s%s",
-                sanitize(self.group),
-                state,
-                f" reason={sanitize(reason, 300)}" if reason else "",
-            )
+            because = f" reason={sanitize(reason, 300)}" if reason else ""
+            self._log(logging.INFO, "state=%s%s", state, because)
         since = self.status.rebalancing_since if state in (JOINING, REBALANCING) else None
         self.status = replace(self.status, state=state, reason=reason, rebalancing_since=since)
 
+    def _log(self, level: int, message: str, *values: object) -> None:
+        log.log(level, f"group=%s {message}", sanitize(self.group), *values)
+
     async def _step_aside(self) -> None:
-        """Leave the group, and look at it again later."""
+        """Leave the group, and join it again later."""
         self._join_reason = "joining again"
         with suppress(kafka_errors.KafkaError):
             await self._member.leave("this group is not led")
         self._member.forget()
 
-    async def _join(self, reason: str) -> None:
-        protocols = listed_protocols(self._options.protocols, self._in_use)
+    # ---- joining
+
+    async def _join(self, reason: str) -> float:
+        """Join, and lead or wait; return the seconds until the next step."""
         if not self._member.id:
             described = await self._member.describe()
             self._check_leadable(described)
@@ -281,80 +361,72 @@ class LedGroup:
             if consumers:
                 self._alone_until = None
             elif described.members or not self._may_be_alone(described):
+                self._on_answer()
                 self._set(OUTSIDE, "it has no consumers")
-                await self._wakeup(self._options.timeouts.heartbeat)
-                return
+                return HEARTBEAT_SECONDS
             if consumers and not described.protocol:
                 # Brokers tell the protocol of a stable group only.
                 if self.status.state != REBALANCING:
                     self._set(JOINING, "the group rebalances")
                 self._begin_rebalance()
-                await self._wakeup(REBALANCING_SECONDS)
-                return
+                return REBALANCING_SECONDS
             self._learn(described)
-            protocols = listed_protocols(self._options.protocols, self._in_use)
-            others = list(self._others)
-            if others and (self._outside_until_empty or described.protocol in NO_WAITING):
-                await self._join_from_outside(protocols, reason)
-                return
+            if self._others and (self._outside_until_empty or described.protocol in NO_WAITING):
+                return await self._join_from_outside(reason)
             self._outside_until_empty = False
             mode = self._options.take_over.mode
             await self._member.choose_id(
-                protocols, lambda each: id_cost(each, others, mode), ID_TRIES
+                self._protocols(), lambda member: id_cost(member, self._others, mode), ID_TRIES
             )
         if self._closing:
-            return
+            return 0.0
         self._begin_rebalance()
         try:
-            joined = await self._member.join(protocols, reason)
+            joined = await self._member.join(self._protocols(), reason)
         except kafka_errors.InconsistentGroupProtocolError:
             self._member.forget()
             self._in_use = None
             self._check_leadable(await self._member.describe())
             raise
-        await self._on_joined(joined)
+        return await self._on_joined(joined)
 
-    async def _join_from_outside(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> None:
+    def _protocols(self) -> list[tuple[str, bytes]]:
+        return listed_protocols(self._options.protocols, self._in_use)
+
+    async def _join_from_outside(self, reason: str) -> float:
         """Join while all other members are removed, or stay outside."""
         now = time.monotonic()
-        decision = decide_outside(
-            list(self._others),
-            [each for each, instance in self._others.items() if instance],
-            self._options.take_over,
-            self._take_over,
-            now,
-        )
+        decision = decide_outside(self._others, self._options.take_over, self._take_over, now)
         if not decision.remove:
+            self._on_answer()
             self._set(OUTSIDE, decision.reason)
-            await self._wakeup(OUTSIDE_SECONDS)
-            return
-        self._member.id = await self._member.request_id(protocols)
+            return OUTSIDE_SECONDS
+        self._member.id = await self._member.request_id(self._protocols())
         self._begin_rebalance()
-        joining = self._connection.start(lambda: self._member.join(protocols, reason))
+        joining = self._connection.start(lambda: self._member.join(self._protocols(), reason))
         # An empty group would wait for group.initial.rebalance.delay.ms. Members learn of the join
         # by their next heartbeat, so that none of them leads before it is removed.
         await self._wakeup(JOIN_AHEAD_SECONDS)
-        await self._remove(decision.remove, now)
+        await self._remove(decision, now)
         self._outside_until_empty = False
-        await self._on_joined(await joining)
+        return await self._on_joined(await joining)
 
-    async def _on_joined(self, joined: Joined) -> None:
+    async def _on_joined(self, joined: Joined) -> float:
         self._join_reason = self._heartbeat_failure = None
-        self._answered_at = time.monotonic()
+        self._on_answer()
         self._revoke_by = self._decide_again = None
         self._in_use = joined.protocol
-        if joined.leader != self._member.id:
-            self._assigner.follow()
         try:
             if joined.leader == self._member.id:
                 await self._lead(joined)
-            elif joined.leader:
-                await self._follow(joined)
-            else:
-                # Brokers that assign themselves name no leader.
-                self._check_leadable(await self._member.describe())
-                self._join_reason = "the group has no leader"
-                await self._wakeup(RETRY_SECONDS)
+                return HEARTBEAT_SECONDS
+            self._assigner.follow()
+            if joined.leader:
+                return await self._follow(joined)
+            # Brokers that assign themselves name no leader.
+            self._check_leadable(await self._member.describe())
+            self._join_reason = "the group has no leader"
+            return RETRY_SECONDS
         except kafka_errors.KafkaError:
             # Brokers wait for the leader's assignment as long as members may take to rejoin, and a
             # member that waits has not decided about the leader.
@@ -386,55 +458,41 @@ class LedGroup:
     def _learn(self, group: DescribedGroup) -> None:
         """Remember protocol and members of a group that is about to be joined."""
         self._in_use = group.protocol or self._in_use
-        self._others = {each.id: each.instance_id for each in group.members}
-        self._names |= {each.id: (each.client_id, each.host) for each in group.members}
+        self._others = {member.id: member.instance_id for member in group.members}
+        self._names |= {member.id: (member.client_id, member.host) for member in group.members}
         if group.state == "Stable" and not self._assigner.previous.members:
-            reader = SubscriptionReader()
-            members = []
-            for each in group.members:
-                try:
-                    owned = reader.read_assignment(each.assignment) if each.assignment else {}
-                except ConsumerProtocolError:
-                    owned = {}
-                members.append(
-                    Previous(each.id, each.instance_id, each.client_id, each.host, owned)
-                )
-            self._assigner.previous = PreviousAssignment(members, 0)
+            self._assigner.previous = PreviousAssignment.of(group.members)
 
     # ---- as the leader
 
     async def _lead(self, joined: Joined) -> None:
-        if all(leads_for_rackward(each.id) for each in joined.members):
+        if all(leads_for_rackward(member.id) for member in joined.members):
             # Nobody to assign to: the first consumer that joins starts a rebalance. No assignment
             # is sent, so that the group is not stable: from stable groups, brokers delete the
             # offsets of topics that no member subscribes to, by the age of their commits.
             if self._alone_until is None:
-                self._alone_until = time.monotonic() + self._options.timeouts.alone
+                self._alone_until = time.monotonic() + ALONE_SECONDS
             self._others = {}
             self._next_check = float("inf")
-            self._start_leading(Figures(joined.generation, joined.protocol))
+            self._start_leading(AssignmentMetrics(joined.generation, joined.protocol))
             return
         self._alone_until = None
-        raw = await self._with_names(joined)
-        members = await self._connection.in_worker(
-            lambda: self._assigner.read(joined.protocol, raw)
+        members = await self._with_names(joined)
+        reading = await self._connection.in_worker(
+            lambda: self._assigner.read(joined.protocol, members)
         )
         cluster, deleted = await self._read_topics()
         now = time.monotonic()
         result: RebalanceResult = await self._connection.in_worker(
             lambda: self._assigner.assign(
-                joined.protocol, joined.generation, raw, members, cluster, deleted, now
+                joined.protocol, joined.generation, members, reading, cluster, deleted, now
             )
         )
-        await self._assign(
-            {
-                each.id: result.assignments.get(each.id, {})
-                for each in joined.members
-                if each.id != self._member.id
-            }
-        )
-        self._others = {each.id: each.instance_id for each in raw if each.id != self._member.id}
-        self._names = {each: self._names[each] for each in self._others if each in self._names}
+        others = [member for member in members if member.id != self._member.id]
+        assignments = {member.id: result.assignments.get(member.id, {}) for member in others}
+        await self._member.sync(write_assignments(assignments) | {self._member.id: LEADS})
+        self._others = {member.id: member.instance_id for member in others}
+        self._names = {m: self._names[m] for m in self._others if m in self._names}
         self._next_check = now + self._assigner.check_interval
         if result.withheld:
             self._revoke_by = now + REVOCATION_TIMEOUT
@@ -443,25 +501,20 @@ class LedGroup:
             last_rebalance=datetime.now(UTC),
             assignments=self.status.assignments + 1,
         )
-        self._start_leading(self._assigner.figures)
-        self._report_take_over(raw, result)
+        self._start_leading(self._assigner.metrics)
+        if not result.withheld:
+            self._report_take_over()
 
-    def _start_leading(self, figures: Figures) -> None:
-        """Note that this member leads, with the figures of its assignment."""
+    def _start_leading(self, metrics: AssignmentMetrics) -> None:
+        """Note that this member leads, with the metrics of its assignment."""
         succeeded = self.status.successful_take_overs + bool(self._take_over.attempts)
         self._take_over = self._take_over.leading()
-        self.status = replace(self.status, figures=figures, successful_take_overs=succeeded)
+        self.status = replace(self.status, metrics=metrics, successful_take_overs=succeeded)
         self._set(LEADING)
-
-    async def _assign(self, others: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Send the assignments of the other members, and one without partitions for us, LEADS."""
-        await self._member.sync(write_assignments(others) | {self._member.id: LEADS})
 
     async def _with_names(self, joined: Joined) -> tuple[RawMember, ...]:
         """Return the members with client ids and hosts, if these make a difference."""
-        unknown = any(
-            each.id not in self._names for each in joined.members if each.id != self._member.id
-        )
+        unknown = {member.id for member in joined.members} - {self._member.id} - self._names.keys()
         if unknown and self._assigner.needs_hosts(joined.protocol):
             try:
                 described = await self._connection.wait(
@@ -469,16 +522,12 @@ class LedGroup:
                 )
                 self._names = {m.id: (m.client_id, m.host) for m in described.members}
             except kafka_errors.KafkaError as error:
-                log.info(
-                    "group=%s hosts of members are unknown: %s",
-                    sanitize(self.group),
-                    format_error(error),
-                )
+                self._log(logging.INFO, "hosts of members are unknown: %s", format_error(error))
         return tuple(
-            replace(each, client_id=self._names[each.id][0], host=self._names[each.id][1])
-            if each.id in self._names
-            else each
-            for each in joined.members
+            replace(member, client_id=self._names[member.id][0], host=self._names[member.id][1])
+            if member.id in self._names
+            else member
+            for member in joined.members
         )
 
     async def _read_topics(self) -> tuple[Any, frozenset[str]]:
@@ -490,45 +539,34 @@ class LedGroup:
         deadline = time.monotonic() + METADATA_TIMEOUT
         while True:
             try:
-                cluster, unknown = await self._connection.wait(
-                    self._connection.start(lambda: self._connection.read_topics(topics)),
-                    max(0.1, deadline - time.monotonic()),
-                )
+                seconds = max(0.1, deadline - time.monotonic())
+                return await self._connection.read_topics(topics, seconds)
             except kafka_errors.KafkaError as error:
                 if time.monotonic() > deadline:
-                    log.warning(
-                        "group=%s no metadata: %s", sanitize(self.group), format_error(error)
-                    )
+                    self._log(logging.WARNING, "no metadata: %s", format_error(error))
                     return ClusterMetadata(bootstrap_servers=[]), frozenset()
                 await self._wakeup(0.1)
-                continue
-            return cluster, unknown
 
-    def _report_take_over(self, raw: Sequence[RawMember], result: RebalanceResult) -> None:
+    def _report_take_over(self) -> None:
         """Log how long the removed members read nothing, once all of them are back."""
-        if self._removed is None or result.withheld:
+        if self._removed is None:
             return
         removed_at, expected = self._removed
-        present = Counter(_name(each.id, each.instance_id) for each in raw)
-        if all(present[name] >= count for name, count in expected.items()):
-            log.info(
-                "group=%s taken over: members=%d seconds=%.1f",
-                sanitize(self.group),
-                len(raw) - 1,
-                time.monotonic() - removed_at,
+        if _stable_names(self._others) >= expected:
+            seconds = time.monotonic() - removed_at
+            self._log(
+                logging.INFO, "taken over: members=%d seconds=%.1f", len(self._others), seconds
             )
             self._removed = None
 
     # ---- as a member that waits
 
-    async def _follow(self, joined: Joined) -> None:
+    async def _follow(self, joined: Joined) -> float:
         if self.status.leads:
-            log.warning(
-                "group=%s lost the lead: leader=%s", sanitize(self.group), sanitize(joined.leader)
-            )
+            self._log(logging.WARNING, "lost the lead: leader=%s", sanitize(joined.leader))
         if joined.protocol in NO_WAITING:
             await self._step_aside()
-            return
+            return 0.0
         # A member is not removed before the group is stable: a broker never answers the SyncGroup
         # request of a member that it removes, and the consumer waits for its request time-out.
         # Nor is it removed while members join: librdkafka's cooperative consumer then drops the
@@ -537,67 +575,55 @@ class LedGroup:
         # A process that has left since must not be waited for.
         described = await self._member.describe()
         self._others = {m.id: m.instance_id for m in described.members if m.id != self._member.id}
-        if not await self._decide(joined.leader):
-            return
-        try:
-            owned = SubscriptionReader().read_assignment(assigned) if assigned else {}
-        except ConsumerProtocolError:
-            owned = {}
-        if any(owned.values()):
-            # Its leader assigns without regard to subscriptions; nobody would read these.
-            log.warning(
-                "group=%s leaving: its leader assigns partitions to a member that reads nothing",
-                sanitize(self.group),
-            )
-            # The next member id may suit it better.
-            self._assigned_to_us += 1
-            self._outside_until_empty = self._assigned_to_us >= MAX_MISTAKES
-            await self._step_aside()
-
-    async def _decide(self, leader: str) -> bool:
-        """Remove the leader if the policy says so; return whether the leader stays."""
-        me, now = self._member.id, time.monotonic()
+        now = time.monotonic()
         decision = decide(
-            me,
-            leader,
-            members_ahead(me, list(self._others)),
-            [each for each in self._others if leads_for_rackward(each)],
-            [each for each, instance in self._others.items() if instance],
+            self._member.id,
+            joined.leader,
+            self._others,
             self._options.take_over,
             self._take_over,
             now,
         )
         self._set(WAITING, decision.reason)
-        self._decide_again = None if decision.retry_after is None else now + decision.retry_after
-        if not decision.remove:
-            return True
-        await self._remove(decision.remove, now)
-        self._join_reason = "taking the group over"
-        return False
+        if decision.retry_after is not None:
+            self._decide_again = now + decision.retry_after
+        if decision.remove:
+            await self._remove(decision, now)
+            self._join_reason = "taking the group over"
+            return 0.0
+        try:
+            owned = SubscriptionReader().read_assignment(assigned) if assigned else {}
+        except ConsumerProtocolError:
+            owned = {}
+        if not any(owned.values()):
+            return HEARTBEAT_SECONDS
+        # Its leader assigns without regard to subscriptions; nobody would read these.
+        self._log(
+            logging.WARNING,
+            "leaving: its leader assigns partitions to a member that reads nothing",
+        )
+        # The next member id may suit it better.
+        self._assigned_to_us += 1
+        self._outside_until_empty = self._assigned_to_us >= MAX_MISTAKES
+        await self._step_aside()
+        return 0.0
 
-    async def _remove(self, members: Sequence[str], now: float) -> None:
+    async def _remove(self, decision: Decision, now: float) -> None:
         """Remove members, and remember who has to return."""
         self._take_over = self._take_over.removed(now)
         self.status = replace(self.status, take_overs=self.status.take_overs + 1)
-        self._removed = now, Counter(_name(m, self._others.get(m)) for m in self._others)
-        log.warning(
-            "group=%s removing members to take the group over: members=%s",
-            sanitize(self.group),
-            format_list(members),
+        self._removed = now, _stable_names(self._others)
+        self._log(
+            logging.WARNING,
+            "removing members to take the group over: members=%s",
+            format_list(decision.remove),
         )
         await self._member.remove(
-            [(each, self._others.get(each)) for each in members],
+            [(member, self._others.get(member)) for member in decision.remove],
             "rackward lead takes the group over",
         )
 
     # ---- between rebalances
-
-    def _check_session(self) -> None:
-        """Join again if the coordinator has not answered for so long that it removes members."""
-        silent = time.monotonic() - self._answered_at
-        if self._join_reason is None and silent > self._options.timeouts.session:
-            self._join_reason = "rejoining after the session time-out"
-            self._set(JOINING, "the coordinator has not answered for the session time-out")
 
     async def _keep_membership(self) -> None:
         now = time.monotonic()
@@ -609,13 +635,9 @@ class LedGroup:
             if self._decide_again is not None and now >= self._decide_again:
                 self._join_reason = "the cool-down of a take-over is over"
         elif self._revoke_by is not None and now >= self._revoke_by:
-            log.warning(
-                "group=%s requesting a rebalance because withheld partitions were not revoked in"
-                " time",
-                sanitize(self.group),
-            )
-            self._assigner.on_revocation_timeout()
             self._join_reason = "withheld partitions were not revoked in time"
+            self._log(logging.WARNING, "requesting a rebalance because %s", self._join_reason)
+            self._assigner.on_revocation_timeout()
         elif now >= self._next_check:
             self._next_check = now + self._assigner.check_interval
             await self._check_topics()
@@ -624,12 +646,9 @@ class LedGroup:
         """Rebalance if partitions or leaders have changed; without metadata in time, do nothing."""
         topics = sorted(self._assigner.topics)
         try:
-            cluster, _ = await self._connection.wait(
-                self._connection.start(lambda: self._connection.read_topics(topics)),
-                METADATA_TIMEOUT,
-            )
+            cluster, _ = await self._connection.read_topics(topics, METADATA_TIMEOUT)
         except kafka_errors.KafkaError as error:
-            log.info("group=%s no metadata: %s", sanitize(self.group), format_error(error))
+            self._log(logging.INFO, "no metadata: %s", format_error(error))
             return
         if not self.status.leads or self._heartbeat_failure is not None:
             return
@@ -637,9 +656,9 @@ class LedGroup:
         self._join_reason = await self._connection.in_worker(
             lambda: self._assigner.justifies_rebalance(cluster, generation, time.monotonic())
         )
-        self.status = replace(self.status, figures=self._assigner.figures)
+        self.status = replace(self.status, metrics=self._assigner.metrics)
 
 
-def _name(member_id: str, instance_id: str | None) -> str:
-    """Return what a member's id has in common before and after it rejoins."""
-    return instance_id or member_id[:-37]
+def _stable_names(members: Mapping[str, str | None]) -> Counter[str]:
+    """Return what ids of members have in common before and after they rejoin, and how often."""
+    return Counter(instance_id or member_id[:-37] for member_id, instance_id in members.items())

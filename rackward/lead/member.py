@@ -1,17 +1,33 @@
-"""A dynamic member of a classic consumer group that lists protocols and subscribes to nothing.
+"""Members of classic consumer groups, and the connections that the groups of a process share.
 
-Requests and responses of the group protocol, without a decision: those are in
-:mod:`rackward.lead.led_group`.
+`GroupMember` is a dynamic member that lists protocols and subscribes to nothing: requests and
+responses of the group protocol, without a decision. Those are in :mod:`rackward.lead.led_group`.
+
+A broker answers the requests of one connection one after the other, and a JoinGroup or SyncGroup
+request waits for the other members: up to their rebalance time-out. So `LeadConnection` sends these
+two on connections that carry nothing else, which are borrowed for one request. All others
+(heartbeats, leaving, metadata) are answered at once and share one connection per broker. At rest a
+process has one connection per broker, whatever the number of its groups.
+
+Coroutines run on the thread of kafka-python's event loop.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
+from kafka.cluster import ClusterMetadata
+from kafka.future import Future
+from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
@@ -19,11 +35,26 @@ from kafka.protocol.consumer.group import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from assignors.consumer_protocol import NO_GENERATION
+from placement_core import RackwardError
+from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
+from rackward.kafka.client import client_settings
+from rackward.kafka.errors import UNKNOWN_TOPIC, wrap
+from rackward.kafka.groups import LEAD_CLIENT_ID
 from rackward.kafka.messages import ConsumerGroupDescribeRequest
-from rackward.lead.connection import LeadConnection
-from rackward.lead.protocols import CONSUMER, RawMember, client_id_of
+from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE, RawMember, client_id_of
+
+SESSION_SECONDS = 10.0
+"""After so long without a heartbeat the group goes on without this member."""
+
+REBALANCE_SECONDS = 60.0
+"""For which the group waits for this member to rejoin, and to send assignments. The group's own
+time-out is the longest of its members'."""
+
+HEARTBEAT_SECONDS = 1.0
+"""Between two heartbeats. A rebalance waits for this member for as long at most."""
 
 MAX_JOIN_SECONDS = 330.0
 """Seconds to wait for a JoinGroup response: longer than clients' default rebalance time-out of 300.
@@ -36,26 +67,199 @@ COORDINATOR_ERRORS = (
 )
 """Errors after which the coordinator is looked up again, and the membership is kept."""
 
+MAX_IN_FLIGHT = 10_000
+"""Requests on one connection without a response. kafka-python's default, 5, fails the sixth."""
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds of the membership.
+MAX_RESPONSE_BYTES = 100 << 20
+"""A JoinGroup response holds the subscriptions of all members. As brokers' default for requests."""
 
-    session
-        After so long without a heartbeat the group goes on without this member.
-    rebalance
-        For which the group waits for this member to rejoin, and to send assignments. The group's
-        own is the longest of its members'.
-    heartbeat
-        Between two heartbeats. A rebalance waits for this member for as long at most.
-    alone
-        For which this is a member of a group without consumers; less than ``rebalance``.
+IDLE_JOIN_CONNECTIONS = 2
+"""Connections for JoinGroup and SyncGroup that are kept open per broker while nothing joins."""
+
+WORKERS = 4
+"""Threads that compute assignments."""
+
+RENEWAL_SECONDS = 5.0
+"""Seconds after new credentials were read for which failures may be due to the former ones."""
+
+Result = TypeVar("Result")
+
+log = logging.getLogger("rackward.lead")
+
+
+class LeadConnection:
+    """Connections to one cluster, shared by all groups that a process leads.
+
+    ``read_properties`` returns the properties again after an authentication failure. ``failure`` is
+    the error after which no connection can be opened any more.
+
+    Raises what `rackward.kafka.connect` raises.
     """
 
-    session: float = 10.0
-    rebalance: float = 60.0
-    heartbeat: float = 1.0
-    alone: float = 30.0
+    def __init__(
+        self,
+        properties: Mapping[str, object],
+        read_properties: Callable[[], Mapping[str, object]] | None = None,
+    ) -> None:
+        given = properties.get("client.id")
+        client_id = f"{LEAD_CLIENT_ID}-{given}" if given else LEAD_CLIENT_ID
+        self.admin: AdminConnection = connect({**properties, "client.id": client_id})
+        self.failure: AdminError | None = None
+        self._properties = properties
+        self._read_properties = read_properties
+        self._renewing = threading.Lock()
+        self._renewed_at = float("-inf")
+        self._manager: Any = self.admin.manager
+        self._net: Any = self._manager._net
+        self._manager.config["max_in_flight_requests_per_connection"] = MAX_IN_FLIGHT
+        self._manager.config["receive_message_max_bytes"] = MAX_RESPONSE_BYTES
+        # Named topics must never be created by looking them up.
+        self._manager.cluster.config["allow_auto_create_topics"] = False
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rackward-lead")
+        self._idle: dict[int, list[str]] = {}
+        self._opened = 0
+
+    # ---- called in any thread
+
+    def start(self, coroutine: Callable[[], Awaitable[Any]]) -> Any:
+        """Start a coroutine on the event loop; return a future."""
+        return self._manager.call_soon(coroutine)
+
+    def run(self, coroutine: Callable[[], Awaitable[Result]]) -> Result:
+        """Run a coroutine on the event loop, wait for it, and return its result."""
+        result: Result = self._manager.run(coroutine)
+        return result
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that are open."""
+        return sum(connection.connected for connection in list(self._manager._conns.values()))
+
+    def renew_credentials(self, error: Exception) -> bool:
+        """Read the properties again; return whether connecting may succeed after this ``error``."""
+        with self._renewing:
+            if time.monotonic() - self._renewed_at < RENEWAL_SECONDS:
+                return True
+            try:
+                properties = self._read_properties() if self._read_properties else self._properties
+                changed = properties != self._properties
+                settings = client_settings(properties) if changed else {}
+            except RackwardError as unreadable:
+                log.warning("the connection properties cannot be read again: %s", unreadable)
+                changed = False
+            if not changed:
+                self.failure = wrap("leading groups", error)
+                return False
+            log.warning("authentication failed: using the connection properties as they are now")
+            self._properties, self._renewed_at = properties, time.monotonic()
+            self.failure = None
+            names = [name for name in settings if name.startswith(("sasl_", "ssl_"))]
+            self._manager.config.update({name: settings[name] for name in names})
+            self._manager._auth_failures.clear()
+            return True
+
+    def close(self) -> None:
+        """Close all connections. Computations in progress are not waited for."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        self.admin.close()
+
+    # ---- called on the event loop
+
+    def notifier(self) -> Any:
+        """Return an awaitable sleep, ``await notifier(seconds)``, that ``notify()`` ends."""
+        return WakeupNotifier(self._net)
+
+    async def wait(self, future: Any, seconds: float) -> Any:
+        """Return the result of a future; raise KafkaTimeoutError if there is none in time."""
+        return await self._manager.wait_for(future, seconds * 1000)
+
+    async def in_worker(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that runs in another thread."""
+        done = Future()
+
+        def work() -> None:
+            try:
+                settle = partial(done.success, function())
+            except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                settle = partial(done.failure, error)
+            # The event loop may be closed.
+            with suppress(RuntimeError):
+                self._net.call_soon_threadsafe(settle)
+
+        self._workers.submit(work)
+        result: Result = await done
+        return result
+
+    async def send(self, node: int, request: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
+        """Send a request that is answered at once, on the broker's shared connection."""
+        return await self._manager.send(request, node, request_timeout_ms=seconds * 1000)
+
+    async def send_waiting(self, node: int, request: Any, seconds: float) -> Any:
+        """Send a request that waits for other members, on a connection of its own."""
+        idle = self._idle.setdefault(node, [])
+        connection = idle.pop() if idle else self._new_connection(node)
+        try:
+            response = await self._manager.send(
+                request, connection, request_timeout_ms=seconds * 1000
+            )
+        except BaseException:
+            self._discard(connection)
+            raise
+        if len(idle) < IDLE_JOIN_CONNECTIONS:
+            idle.append(connection)
+        else:
+            self._discard(connection)
+        return response
+
+    async def find_coordinator(self, group: str, seconds: float) -> int:
+        """Return the broker that coordinates a group. Raises KafkaError."""
+        request = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+        response = await self._manager.send(request, request_timeout_ms=seconds * 1000)
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            raise kafka_errors.for_code(found.error_code)(
+                getattr(found, "error_message", None) or group
+            )
+        if self._manager.cluster.broker_metadata(found.node_id) is None:
+            await self._manager.cluster.refresh_metadata()
+        return int(found.node_id)
+
+    async def read_topics(
+        self, topics: Sequence[str], seconds: float
+    ) -> tuple[Any, frozenset[str]]:
+        """Return a kafka-python ClusterMetadata of these topics, and those that do not exist.
+
+        Raises KafkaError, a KafkaTimeoutError after ``seconds``.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        sent = self.start(
+            partial(self._manager.send, request, request_timeout_ms=TIMEOUT_SECONDS * 1000)
+        )
+        response = await self.wait(sent, seconds)
+        cluster = ClusterMetadata(bootstrap_servers=[])
+        cluster.update_metadata(response)
+        unknown = (topic.name for topic in response.topics if topic.error_code == UNKNOWN_TOPIC)
+        return cluster, frozenset(unknown)
+
+    def _new_connection(self, node: int) -> str:
+        """Return the node id, unknown to the cluster, of a connection that carries nothing else."""
+        broker = self._manager.cluster.broker_metadata(node)
+        if broker is None:
+            raise kafka_errors.KafkaError(f"broker {node} is not in the cluster")
+        self._opened += 1
+        name = f"lead-{node}-{self._opened}"
+        # The way in which kafka-python gives a coordinator a connection of its own.
+        self._manager.cluster._coordinator_brokers[name] = type(broker)(
+            name, broker.host, broker.port, None
+        )
+        return name
+
+    def _discard(self, connection: str) -> None:
+        self._manager.close(connection)
+        self._manager.cluster._coordinator_brokers.pop(connection, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +273,24 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedMember:
-    """A member as the coordinator describes it; ``metadata`` and ``assignment`` if it is stable."""
-
-    id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    metadata: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group as its coordinator describes it; ``state`` as brokers write it ("Stable")."""
+    """A group as its coordinator describes it; ``state`` as brokers write it ("Stable").
+
+    Members have metadata and an assignment in a stable group only.
+    """
 
     state: str
     protocol_type: str
     protocol: str
-    members: tuple[DescribedMember, ...]
+    members: tuple[RawMember, ...]
     new_protocol: bool = False
 
 
 class GroupMember:
     """One member: its id, its generation, and the group's coordinator."""
 
-    def __init__(self, connection: LeadConnection, group: str, timeouts: Timeouts) -> None:
+    def __init__(self, connection: LeadConnection, group: str) -> None:
         self.group = group
-        self.timeouts = timeouts
         self.id = ""
         self.generation = NO_GENERATION
         self._connection = connection
@@ -115,7 +309,7 @@ class GroupMember:
         """Return the broker that coordinates the group. Raises KafkaError."""
         if self._coordinator is None:
             self._coordinator = await self._connection.find_coordinator(
-                self.group, self.timeouts.session / 3
+                self.group, SESSION_SECONDS / 3
             )
         return self._coordinator
 
@@ -124,7 +318,7 @@ class GroupMember:
 
         A round of joining does not end before it has done either, or its session time-out is over.
         """
-        response = await self._send_join("", protocols, seconds=self._connection.timeout)
+        response = await self._send_join("", protocols, TIMEOUT_SECONDS)
         if response.error_code != kafka_errors.MemberIdRequiredError.errno:
             _check(response.error_code)
         member_id: str = response.member_id
@@ -140,7 +334,7 @@ class GroupMember:
 
         An id that does not join expires after the session time-out, so the search ends long before.
         """
-        until = time.monotonic() + self.timeouts.session / 4
+        until = time.monotonic() + SESSION_SECONDS / 4
         self.id = await self.request_id(protocols)
         for _ in range(tries):
             if not cost(self.id) or time.monotonic() > until:
@@ -164,12 +358,12 @@ class GroupMember:
             leader=response.leader or "",
             members=tuple(
                 RawMember(
-                    each.member_id,
-                    each.group_instance_id or None,
-                    bytes(each.metadata or b""),
-                    "" if each.group_instance_id else client_id_of(each.member_id),
+                    member.member_id,
+                    member.group_instance_id or None,
+                    bytes(member.metadata or b""),
+                    "" if member.group_instance_id else client_id_of(member.member_id),
                 )
-                for each in response.members
+                for member in response.members
             ),
         )
 
@@ -183,11 +377,11 @@ class GroupMember:
             generation_id=self.generation,
             member_id=self.id,
             group_instance_id=None,
-            protocol_type=CONSUMER,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=self._protocol,
             assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=each, assignment=assigned)
-                for each, assigned in (assignments or {}).items()
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=assigned)
+                for member, assigned in (assignments or {}).items()
             ],
         )
         response = await self._connection.send_waiting(
@@ -205,7 +399,7 @@ class GroupMember:
             group_instance_id=None,
         )
         node = await self.coordinator()
-        response = await self._connection.send(node, request, self.timeouts.session / 3)
+        response = await self._connection.send(node, request, SESSION_SECONDS / 3)
         _check(response.error_code)
 
     async def remove(self, members: Sequence[tuple[str, str | None]], reason: str = "") -> None:
@@ -229,14 +423,15 @@ class GroupMember:
     async def leave(self, reason: str) -> None:
         """Leave, also while a join is in progress; nothing if this is no member."""
         if self.id:
-            member, self.id, self.generation = self.id, "", NO_GENERATION
+            member = self.id
+            self.forget()
             await self.remove([(member, None)], reason)
 
     async def describe(self) -> DescribedGroup:
         """Return the group; one that does not exist is ``Dead``. Raises KafkaError."""
         node = await self.coordinator()
         if await self._uses_new_protocol(node):
-            return DescribedGroup("Stable", CONSUMER, "", (), new_protocol=True)
+            return DescribedGroup("Stable", CONSUMER_PROTOCOL_TYPE, "", (), new_protocol=True)
         request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
         (group,) = (await self._connection.send(node, request)).groups
         if group.error_code == kafka_errors.GroupIdNotFoundError.errno:
@@ -247,15 +442,15 @@ class GroupMember:
             protocol_type=group.protocol_type,
             protocol=group.protocol_data,
             members=tuple(
-                DescribedMember(
-                    id=each.member_id,
-                    instance_id=each.group_instance_id or None,
-                    client_id=each.client_id,
-                    host=each.client_host,
-                    metadata=bytes(each.member_metadata or b""),
-                    assignment=bytes(each.member_assignment or b""),
+                RawMember(
+                    member.member_id,
+                    member.group_instance_id or None,
+                    bytes(member.member_metadata or b""),
+                    member.client_id,
+                    member.client_host,
+                    bytes(member.member_assignment or b""),
                 )
-                for each in group.members
+                for member in group.members
             ),
         )
 
@@ -279,11 +474,11 @@ class GroupMember:
     ) -> Any:
         request = JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=int(self.timeouts.session * 1000),
-            rebalance_timeout_ms=int(self.timeouts.rebalance * 1000),
+            session_timeout_ms=int(SESSION_SECONDS * 1000),
+            rebalance_timeout_ms=int(REBALANCE_SECONDS * 1000),
             member_id=member_id,
             group_instance_id=None,
-            protocol_type=CONSUMER,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=[
                 JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
                 for name, metadata in protocols

@@ -3,8 +3,8 @@
     REGISTRY.register(LeadMetrics(leader.status))
 
 Each metric has the label ``group``, for the groups that are (to be) led at this moment: one that is
-discarded has none any more. The figures are those of the present assignment, and only there while
-the group is led. Counters begin with the process, or when the group is added.
+discarded has none any more. Gauges are of the present assignment, and only there while the group is
+led. Counters begin with the process, or when the group is added.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from rackward.lead.model import STATES, LeadStatus
+from rackward.lead.led_group import STATES, LeadStatus
 
 Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
-_FIGURES: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
-    "members": ("Members that read.", lambda status: status.figures.members),
-    "partitions": ("Partitions of their topics.", lambda status: status.figures.partitions),
+_GAUGES: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
+    "members": ("Members that read.", lambda status: status.metrics.members),
+    "partitions": ("Partitions of their topics.", lambda status: status.metrics.partitions),
     "off_rack_partitions": (
         "Partitions read across racks, with the present leaders of partitions.",
-        lambda status: status.figures.off_rack,
+        lambda status: status.metrics.off_rack,
     ),
     "optimum_partitions": (
         "The minimum of partitions read across racks, at the last assignment.",
-        lambda status: status.figures.optimum,
+        lambda status: status.metrics.optimum,
     ),
 }
 
@@ -55,8 +55,8 @@ class LeadMetrics(Collector):
         """Yield the metric families; called by the registry."""
         groups = list(self._read())
         leading = _family(GaugeMetricFamily, "leading", "1 if the group is assigned here.")
-        for each in groups:
-            leading.add_metric([each.group], float(each.leads))
+        for group in groups:
+            leading.add_metric([group.group], float(group.leads))
         yield leading
         states = GaugeMetricFamily(
             "rackward_lead_state", "1 for the state of the group.", labels=["group", "state"]
@@ -66,31 +66,31 @@ class LeadMetrics(Collector):
             "rebalancing_seconds",
             "Age of the rebalance in progress, or 0.",
         )
-        for each in groups:
-            age.add_metric([each.group], each.rebalancing_seconds)
+        for group in groups:
+            age.add_metric([group.group], group.rebalancing_seconds)
             for state in STATES:
-                states.add_metric([each.group, state], float(state == each.state))
+                states.add_metric([group.group, state], float(state == group.state))
         yield states
         yield age
-        for name, (text, value) in _FIGURES.items():
+        for name, (text, value) in _GAUGES.items():
             gauge = _family(GaugeMetricFamily, name, text)
-            for each in groups:
-                if each.leads and (figure := value(each)) is not None:
-                    gauge.add_metric([each.group], float(figure))
+            for group in groups:
+                if group.leads and (gauged := value(group)) is not None:
+                    gauge.add_metric([group.group], float(gauged))
             yield gauge
         for name, (text, count) in _COUNTERS.items():
             counter = _family(CounterMetricFamily, name, text)
-            for each in groups:
-                counter.add_metric([each.group], float(count(each)))
+            for group in groups:
+                counter.add_metric([group.group], float(count(group)))
             yield counter
         at = _family(
             GaugeMetricFamily,
             "last_assignment_timestamp_seconds",
             "When an assignment was made here last, in seconds since 1970.",
         )
-        for each in groups:
-            if each.last_rebalance is not None:
-                at.add_metric([each.group], each.last_rebalance.timestamp())
+        for group in groups:
+            if group.last_rebalance is not None:
+                at.add_metric([group.group], group.last_rebalance.timestamp())
         yield at
 
 

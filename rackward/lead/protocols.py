@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
@@ -47,7 +48,7 @@ from rackward.kafka.groups import RACK_AFFINITY, read_affinity_rack
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class ProtocolStrategy:
     """How a protocol is answered.
 
     ``by_topic``: partition i of all topics goes to one member, as Range does it; otherwise balanced
@@ -63,27 +64,27 @@ class Strategy:
         return LeaderRackAwareRange() if self.by_topic else LeaderRackAwareCooperativeSticky()
 
 
-STRATEGIES = {
-    "range": Strategy(by_topic=True, cooperative=False),
-    "sticky": Strategy(by_topic=False, cooperative=False),
-    "cooperative-sticky": Strategy(by_topic=False, cooperative=True),
+PROTOCOL_STRATEGIES = {
+    "range": ProtocolStrategy(by_topic=True, cooperative=False),
+    "sticky": ProtocolStrategy(by_topic=False, cooperative=False),
+    "cooperative-sticky": ProtocolStrategy(by_topic=False, cooperative=True),
 }
 """The strategies that ``--protocol NAME=STRATEGY`` can give, by name."""
 
-OWN_PROTOCOLS = {
-    "leader-rack-aware-range": STRATEGIES["range"],
-    "leader-rack-aware-cooperative-sticky": STRATEGIES["cooperative-sticky"],
+RACKWARD_PROTOCOLS = {
+    "leader-rack-aware-range": PROTOCOL_STRATEGIES["range"],
+    "leader-rack-aware-cooperative-sticky": PROTOCOL_STRATEGIES["cooperative-sticky"],
 }
 """The protocols of rackward's own assignors, whose members send the user data of those."""
 
-DEFAULT_PROTOCOLS: Mapping[str, Strategy] = {
-    "range": STRATEGIES["range"],
-    "cooperative-sticky": STRATEGIES["cooperative-sticky"],
-    "sticky": STRATEGIES["sticky"],
-    "roundrobin": STRATEGIES["sticky"],
-    "RoundRobinAssigner": STRATEGIES["sticky"],
-    RACK_AFFINITY: STRATEGIES["sticky"],
-    **OWN_PROTOCOLS,
+DEFAULT_PROTOCOLS: Mapping[str, ProtocolStrategy] = {
+    "range": PROTOCOL_STRATEGIES["range"],
+    "cooperative-sticky": PROTOCOL_STRATEGIES["cooperative-sticky"],
+    "sticky": PROTOCOL_STRATEGIES["sticky"],
+    "roundrobin": PROTOCOL_STRATEGIES["sticky"],
+    "RoundRobinAssigner": PROTOCOL_STRATEGIES["sticky"],
+    RACK_AFFINITY: PROTOCOL_STRATEGIES["sticky"],
+    **RACKWARD_PROTOCOLS,
 }
 """The protocols that are answered without any option."""
 
@@ -94,14 +95,13 @@ kafka-python's raises KeyError out of the application's poll, and KafkaJS's assi
 that member. So we are no member of such a group while another member leads it.
 """
 
-CONSUMER = "consumer"
-"""The protocol type of groups of consumers."""
+CONSUMER_PROTOCOL_TYPE = "consumer"
 
 STREAMS_PROTOCOL = "stream"
 """The protocol of Kafka Streams, whose assignment carries tasks and not only partitions."""
 
 
-def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, Strategy]:
+def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, ProtocolStrategy]:
     """Return DEFAULT_PROTOCOLS and those that ``NAME=STRATEGY`` adds or changes.
 
     Raises InvalidOptionError, which begins with ``option``.
@@ -109,16 +109,16 @@ def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, Strategy]:
     protocols = dict(DEFAULT_PROTOCOLS)
     for pair in pairs:
         name, equals, strategy = (part.strip() for part in pair.partition("="))
-        if not equals or not name or strategy not in STRATEGIES:
+        if not equals or not name or strategy not in PROTOCOL_STRATEGIES:
             raise InvalidOptionError(
                 f"{option} {pair}: write NAME=STRATEGY with one of the strategies"
-                f" {', '.join(STRATEGIES)}"
+                f" {', '.join(PROTOCOL_STRATEGIES)}"
             )
         if name == STREAMS_PROTOCOL:
             raise InvalidOptionError(
                 f"{option} {pair}: {REFUSED_STREAMS}; rackward leaders plan serves every protocol"
             )
-        protocols[name] = STRATEGIES[strategy]
+        protocols[name] = PROTOCOL_STRATEGIES[strategy]
     return protocols
 
 
@@ -139,7 +139,7 @@ def why_refused(
             "brokers assign the groups of the new protocol (group.protocol=consumer);"
             f" {alternative}"
         )
-    if protocol_type not in ("", CONSUMER):
+    if protocol_type not in ("", CONSUMER_PROTOCOL_TYPE):
         return f"it is a group of type {protocol_type}, not of consumers; {alternative}"
     if protocol == STREAMS_PROTOCOL:
         return f"{REFUSED_STREAMS}; {alternative}"
@@ -166,30 +166,11 @@ def listed_protocols(protocols: Iterable[str], in_use: str | None) -> list[tuple
 
 
 @dataclass(frozen=True, slots=True)
-class Previous:
-    """What a member had in an assignment; ``host`` is None if it is not known."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str | None
-    owned: Mapping[str, Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousAssignment:
-    """The last assignment of a group that is known, and its generation."""
-
-    members: Sequence[Previous] = ()
-    generation: int = NO_GENERATION
-
-
-@dataclass(frozen=True, slots=True)
 class RawMember:
-    """A member of a JoinGroup response.
+    """A member of a JoinGroup or DescribeGroups response, with the bytes that it has sent.
 
     ``client_id`` and ``host`` are as brokers describe the member; the former is part of the id of a
-    dynamic member, ``host`` is None if it is not known.
+    dynamic member, ``host`` is None if it is not known. ``assignment`` is its present one.
     """
 
     id: str
@@ -197,6 +178,30 @@ class RawMember:
     metadata: bytes
     client_id: str = ""
     host: str | None = None
+    assignment: bytes = b""
+
+
+Owned = Mapping[str, Sequence[int]]
+"""Topic to partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousAssignment:
+    """The last assignment of a group that is known: what each member had, and its generation."""
+
+    members: Sequence[RawMember] = ()
+    owned: Mapping[str, Owned] = field(default_factory=dict)
+    generation: int = NO_GENERATION
+
+    @classmethod
+    def of(cls, members: Sequence[RawMember]) -> PreviousAssignment:
+        """Return the assignment that the members of a described group have."""
+        reader = SubscriptionReader()
+        owned = {}
+        for member in members:
+            with suppress(ConsumerProtocolError):
+                owned[member.id] = reader.read_assignment(member.assignment)
+        return cls(members, owned, 0)
 
 
 def client_id_of(member_id: str) -> str:
@@ -206,7 +211,7 @@ def client_id_of(member_id: str) -> str:
 
 def read_members(
     protocol: str,
-    strategy: Strategy,
+    strategy: ProtocolStrategy,
     members: Sequence[RawMember],
     previous: PreviousAssignment,
     racks: Mapping[str, str] | None = None,
@@ -217,7 +222,7 @@ def read_members(
     by member id, for members that do not send one. Never raises because of what a member sent.
     """
     reader = SubscriptionReader()
-    own = protocol in OWN_PROTOCOLS
+    own = protocol in RACKWARD_PROTOCOLS
     read = {
         member.id: reader.read(member.metadata)
         if own
@@ -243,57 +248,45 @@ def read_members(
     return joined
 
 
-def match_previous(
-    members: Sequence[RawMember], previous: PreviousAssignment
-) -> dict[str, Mapping[str, Sequence[int]]]:
+def match_previous(members: Sequence[RawMember], previous: PreviousAssignment) -> dict[str, Owned]:
     """Return what each member had, by member id; members that are new are left out.
 
     A member is recognised by its member id, which it keeps while it runs; else by its instance id;
     else by client id and host, if that is known: then members of equal names are matched in the
     order of their ids, each with one that is gone.
     """
-    left = {each.member_id: each for each in previous.members}
-    found: dict[str, Mapping[str, Sequence[int]]] = {}
-    unmatched: list[RawMember] = []
+    left = {member.id: member for member in previous.members}
+    matched = {member.id: left.pop(member.id) for member in members if member.id in left}
+    by_instance = {member.instance_id: member for member in left.values() if member.instance_id}
+    by_name: dict[str, list[RawMember]] = {}
+    for member in sorted(left.values(), key=lambda member: member.id):
+        if not member.instance_id:
+            name = member.client_id or client_id_of(member.id)
+            by_name.setdefault(name, []).append(member)
     for member in sorted(members, key=lambda member: member.id):
-        if (known := left.pop(member.id, None)) is not None:
-            found[member.id] = known.owned
-        else:
-            unmatched.append(member)
-    by_instance = {each.instance_id: each for each in left.values() if each.instance_id}
-    by_name: dict[str, list[Previous]] = {}
-    for each in sorted(left.values(), key=lambda each: each.member_id, reverse=True):
-        if not each.instance_id:
-            by_name.setdefault(each.client_id, []).append(each)
-    for member in unmatched:
+        if member.id in matched:
+            continue
         if member.instance_id:
-            if (known := by_instance.pop(member.instance_id, None)) is not None:
-                found[member.id] = known.owned
+            if member.instance_id in by_instance:
+                matched[member.id] = by_instance.pop(member.instance_id)
             continue
         candidates = by_name.get(member.client_id or client_id_of(member.id), [])
-        for at in range(len(candidates) - 1, -1, -1):
-            host = candidates[at].host
-            if host is None or member.host is None or host == member.host:
-                found[member.id] = candidates.pop(at).owned
+        for at, candidate in enumerate(candidates):
+            if None in (candidate.host, member.host) or candidate.host == member.host:
+                matched[member.id] = candidates.pop(at)
                 break
-    return {member_id: owned for member_id, owned in found.items() if owned}
+    had = {member_id: previous.owned.get(known.id, {}) for member_id, known in matched.items()}
+    return {member_id: owned for member_id, owned in had.items() if owned}
 
 
 # ---- Subscriptions with the user data of other clients.
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignUserData:
-    """What user data of ``sticky`` and ``cooperative-sticky`` says."""
-
-    owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    generation: int = NO_GENERATION
-
-
-def read_foreign_user_data(data: bytes) -> ForeignUserData:
-    """Return previous assignment and generation; empty if the layout is another. Never raises."""
+def read_foreign_user_data(data: bytes) -> tuple[Owned, int]:
+    """Return what user data of ``sticky`` and ``cooperative-sticky`` says: the previous assignment
+    and its generation. Of another layout, it says nothing. Never raises."""
     if len(data) == 4:
-        return ForeignUserData(generation=_generation(data))
+        return {}, _generation(data)
     # kafka-python 3 writes an int16 version first, which no other client does.
     for start in (0, 2):
         # As in an assignment, after its version.
@@ -304,8 +297,8 @@ def read_foreign_user_data(data: bytes) -> ForeignUserData:
         size = 4 + sum(6 + len(topic.encode()) + 4 * len(owned[topic]) for topic in owned)
         rest = data[start + size :]
         if len(rest) in (0, 4):
-            return ForeignUserData(owned, _generation(rest))
-    return ForeignUserData()
+            return owned, _generation(rest)
+    return {}, NO_GENERATION
 
 
 def _generation(data: bytes) -> int:
@@ -328,10 +321,8 @@ def _read_foreign(
     subscription = reader.read(plain)
     if protocol == RACK_AFFINITY:
         return replace(subscription, rack=read_affinity_rack(user_data))
-    more = read_foreign_user_data(user_data)
-    generation = max(subscription.generation, more.generation)
+    owned, generation = read_foreign_user_data(user_data)
+    generation = max(subscription.generation, generation)
     if subscription.owned:
         return replace(subscription, generation=generation, released=not cooperative)
-    return replace(
-        subscription, owned=dict(more.owned), generation=generation, released=bool(more.owned)
-    )
+    return replace(subscription, owned=dict(owned), generation=generation, released=bool(owned))

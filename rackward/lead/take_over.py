@@ -10,12 +10,14 @@ today's brokers; with another one, a take-over costs more attempts, and nothing 
 
 Several processes may lead the same group. None of them removes another one's member, and of those
 in waiting only the one with the lowest member id removes a leader.
+
+Everywhere ``others`` are the other members of the group: member id to instance id, None if dynamic.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -79,61 +81,57 @@ class Decision:
 def decide(
     me: str,
     leader: str,
-    ahead: Collection[str],
-    waiting: Collection[str],
-    static: Collection[str],
+    others: Mapping[str, str | None],
     policy: TakeOverPolicy,
     state: TakeOverState,
     now: float,
 ) -> Decision:
     """Return what member ``me`` does about a ``leader`` that is another member.
 
-    ``ahead`` are the members that would lead before this one: they are removed with the leader,
-    unless they are static. Without that, each of them would have to be removed in its turn.
-    ``waiting`` are the members of the group that are there to lead, this one included. ``static``
-    are the members with an instance id.
+    Members that would lead before this one are removed with the leader, unless they are static.
+    Otherwise each of them would have to be removed in its turn.
     """
     if leads_for_rackward(leader):
         return Decision("another rackward process leads the group")
     if policy.mode is TakeOver.WAIT:
         return Decision("its leader is another member: waiting until that leaves the group")
-    if min([me, *waiting]) != me:
+    if any(leads_for_rackward(member) and member < me for member in others):
         return Decision("another rackward process takes the group over")
-    if leader in static and not policy.remove_static:
+    if others.get(leader) and not policy.remove_static:
         return Decision(
             "its leader is a static member, which is not removed: waiting until it leaves"
         )
     if (not_yet := _too_soon(policy, state, now)) is not None:
         return not_yet
-    kept = {leader} if policy.remove_static else {leader, *static}
-    also = sorted(m for m in ahead if m not in kept and not leads_for_rackward(m))
+    ahead = (
+        member
+        for member in members_ahead(me, others)
+        if member != leader and not leads_for_rackward(member)
+    )
+    also = sorted(m for m in ahead if policy.remove_static or not others[m])
     return Decision("removing the leader", remove=(leader, *also))
 
 
 def decide_outside(
-    members: Collection[str],
-    static: Collection[str],
-    policy: TakeOverPolicy,
-    state: TakeOverState,
-    now: float,
+    others: Mapping[str, str | None], policy: TakeOverPolicy, state: TakeOverState, now: float
 ) -> Decision:
     """Return what to do about a group whose leader may not cope with a member that does not read.
 
-    Such a group is either left alone, or all of its ``members`` are removed while we join, so that
-    none of them leads with us in the group. None of them if one is static and may not be removed.
+    Such a group is either left alone, or all members are removed while we join, so that none of
+    them leads with us in the group. None of them if one is static and may not be removed.
     """
-    if any(map(leads_for_rackward, members)):
+    if any(map(leads_for_rackward, others)):
         return Decision("another rackward process leads the group")
     if policy.mode is TakeOver.WAIT:
         return Decision(
             "the leaders of some clients fail under this assignor if a member reads nothing:"
             " waiting until the group is empty"
         )
-    if static and not policy.remove_static:
+    if any(others.values()) and not policy.remove_static:
         return Decision("it has static members, which are not removed: waiting until it is empty")
     if (not_yet := _too_soon(policy, state, now)) is not None:
         return not_yet
-    return Decision("removing all members", remove=tuple(sorted(members)))
+    return Decision("removing all members", remove=tuple(sorted(others)))
 
 
 def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decision | None:
@@ -144,56 +142,39 @@ def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decis
             " present one leaves"
         )
     if state.removed_at is not None and now - state.removed_at < policy.cool_down:
-        rest = state.removed_at + policy.cool_down - now
         return Decision(
-            f"a leader was removed less than {policy.cool_down:g} s ago: waiting", retry_after=rest
+            f"a leader was removed less than {policy.cool_down:g} s ago: waiting",
+            retry_after=state.removed_at + policy.cool_down - now,
         )
     return None
 
 
 # ---- The brokers' member map.
 
-_MIN_CAPACITY = 16
 
-
-def bucket(member_id: str, capacity: int) -> int:
-    """Return the bucket of a key in a Java HashMap of ``capacity`` buckets, a power of two."""
+def bucket(member_id: str, buckets: int) -> int:
+    """Return the bucket of a key in a Java HashMap of ``buckets``, a power of two."""
     code = 0
     for (unit,) in struct.iter_unpack(">H", member_id.encode("utf-16-be", "surrogatepass")):
         code = (31 * code + unit) & 0xFFFFFFFF
-    return (code ^ (code >> 16)) & (capacity - 1)
+    return (code ^ (code >> 16)) & (buckets - 1)
 
 
-def capacity(members: int) -> int:
-    """Return the number of buckets of a Java HashMap that was filled with so many keys."""
-    buckets = _MIN_CAPACITY
-    while members > buckets * 3 // 4:
-        buckets *= 2
-    return buckets
-
-
-def first_key(member_ids: Iterable[str]) -> str | None:
-    """Return the key that is first in a HashMap of these; None if there is none.
-
-    In a bucket, keys are in the order of their insertion, which is that of ``member_ids``.
-    """
-    ids = list(member_ids)
-    buckets = capacity(len(ids))
-    return min(ids, key=lambda each: bucket(each, buckets), default=None)
-
-
-def members_ahead(candidate: str, others: Sequence[str]) -> list[str]:
+def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
     """Return those of ``others`` that are before ``candidate`` in the map, if it joins last.
 
-    The map never shrinks, so it may have more buckets than its members need, and another order.
-    Then the first attempt to lead next fails.
+    In a bucket, keys are in the order of their insertion. The map never shrinks, so it may have
+    more buckets than its members need, and another order. Then the first attempt to lead next
+    fails.
     """
-    buckets = capacity(len(others) + 1)
-    mine = bucket(candidate, buckets)
-    return [each for each in others if bucket(each, buckets) <= mine]
+    buckets = 16
+    while len(others) + 1 > buckets * 3 // 4:
+        buckets *= 2
+    own = bucket(candidate, buckets)
+    return [member for member in others if bucket(member, buckets) <= own]
 
 
-def id_cost(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
+def id_cost(candidate: str, others: Collection[str], mode: TakeOver) -> int:
     """Return how unsuitable a member id is for a member that waits; 0 is the best.
 
     To remove a leader, it should be the first in the map, and behind another process that leads for
@@ -201,9 +182,8 @@ def id_cost(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
     take the subscriptions of all members for equal if the first one in a map of the same kind has
     no topics, and assign partitions to it.
     """
-    foreign = [each for each in others if not leads_for_rackward(each)]
-    first = mode is TakeOver.REMOVE or len(foreign) < len(others) or not foreign
-    ahead = len(members_ahead(candidate, foreign))
-    if first:
+    consumers = [member for member in others if not leads_for_rackward(member)]
+    ahead = len(members_ahead(candidate, consumers))
+    if mode is TakeOver.REMOVE or not consumers or len(consumers) < len(others):
         return ahead
     return ahead - 1 if ahead else len(others)

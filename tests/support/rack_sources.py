@@ -250,7 +250,6 @@ WRONG_RESPONSES: dict[str, Fault] = {
 
 LATE_RESPONSES: dict[str, Fault] = {
     "hang": hang,
-    "trickle": trickle,
     "slow": slow(240),
 }
 """Responses that do not arrive in time."""

@@ -2,95 +2,18 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const at = (id) => document.getElementById(id);
-  const NARROW = 480;
-  const PRINT_WIDTH = 650;
-
-  // Charts. Colours are custom properties of the style sheet; insert their current values.
-  const coloured = (value, style) => {
-    if (typeof value === "string") {
-      const name = /^var\((--[\w-]+)\)$/.exec(value);
-      return name ? style.getPropertyValue(name[1]).trim() : value;
-    }
-    if (Array.isArray(value)) return value.map((each) => coloured(each, style));
-    if (value !== null && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, style)]));
-    }
-    return value;
-  };
-  const config = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
-  const charts = new Map();
-  let printing = false;
-
-  const draw = (id) => {
-    const element = at(id);
-    const figure = charts.get(id);
-    if (!element || !figure || typeof Plotly === "undefined") return;
-    const { data: traces, layout } = coloured(figure, getComputedStyle(document.documentElement));
-    const width = Math.floor(printing ? PRINT_WIDTH : element.clientWidth);
-    if (width < 50) return;
-    layout.width = width;
-    layout.autosize = false;
-    if (width < NARROW) narrow(layout);
-    if (id === "chart-heat") fitCells(traces, layout, width);
-    Plotly.react(element, traces, layout, config);
-  };
-  const narrow = (layout) => {
-    layout.font.size = 12;
-    if (layout.xaxis.type === "date") Object.assign(layout.xaxis, { nticks: 4, tickangle: 0 });
-  };
-  // Limit the width of cells, and omit text that does not fit.
-  const fitCells = (traces, layout, width) => {
-    const columns = layout.xaxis.range[1] - layout.xaxis.range[0];
-    const longest = Math.max(0, ...layout.xaxis.ticktext.map((each) => each.length));
-    const labels = 7.5 * longest + 12;
-    layout.width = Math.min(width, Math.max(280, columns * 130 + labels));
-    const cell = (layout.width - labels) / columns;
-    for (const trace of traces) {
-      if (cell < 46) delete trace.texttemplate;
-      trace.textfont.size = cell < 56 ? 10 : cell < 70 ? 11 : 13;
-    }
-    if (cell < 7 * longest) layout.margin.t = 24;
-  };
-  const show = (id, figure) => {
-    charts.set(id, figure);
-    draw(id);
-  };
-  const drawAll = () => charts.forEach((_, id) => draw(id));
-
   // Cross-rack traffic: a view per cluster and kind of traffic.
   const chosen = (name, otherwise) => document.querySelector(`input[name="${name}"]:checked`)?.value ?? otherwise;
-  const fill = (id, rows, firstNumber) => {
-    const body = at(id).tBodies[0];
-    body.replaceChildren(...rows.map((row) => {
-      const line = document.createElement("tr");
-      row.forEach((text, column) => {
-        const cell = line.insertCell();
-        cell.textContent = text;
-        if (column >= firstNumber) cell.className = "n";
-      });
-      return line;
-    }));
-  };
-  const view = () => {
-    const kinds = data.views[Number(at("scope")?.value ?? 0)];
-    return kinds[chosen("kind", "consume")] ?? Object.values(kinds)[0];
-  };
-  const showHeat = () => {
-    const shown = view();
-    show("chart-heat", shown[chosen("measure", "bytes")]);
-    at("chart-heat").setAttribute("aria-label", `Heat map: traffic between racks. ${shown.description}. The table below has the same figures.`);
-    at("heat-note").textContent = shown.note;
-    fill("table-heat", shown.pairs, 2);
-  };
-  const showTime = () => {
-    const shown = view();
-    const picked = [at("scope")?.selectedOptions[0].textContent,
+  const showView = () => {
+    const [scope, kind] = [at("scope")?.value ?? "0", chosen("kind", null)];
+    for (const view of document.querySelectorAll(".view")) {
+      view.hidden = view.dataset.scope !== scope || (kind !== null && view.dataset.kind !== kind);
+    }
+    const names = [at("scope")?.selectedOptions[0].textContent,
       document.querySelector('input[name="kind"]:checked')?.nextElementSibling.textContent];
-    at("chosen").textContent = picked.filter(Boolean).join(", ");
-    show("chart-time", shown.time);
-    at("chart-time").setAttribute("aria-label", `Bar chart: bytes over time. ${shown.description}. The table below has the same figures.`);
-    fill("table-time", shown.spans, 1);
+    at("chosen").textContent = names.filter(Boolean).join(", ");
   };
+  const showMeasure = () => { at("traffic").dataset.measure = chosen("measure", "bytes"); };
 
   // The table of groups: the data is stored by column, and shown one page of rows at a time.
   const number = (digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -268,49 +191,24 @@
     arrange();
   };
 
-  // Plotly is compressed in the page. It takes most of the load time, so it is started after the
-  // rest of the page is readable. The content security policy permits the new element by its hash.
-  const startCharts = async () => {
-    const packed = Uint8Array.from(atob(at("plotly").textContent), (each) => each.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const script = document.createElement("script");
-    script.textContent = await new Response(stream).text();
-    document.head.append(script);
-    Plotly.setPlotConfig({ typesetMath: false, logging: 0 });
-    drawAll();
-    performance.mark("drawn");
-    document.documentElement.dataset.charts = "drawn";
-  };
-
   for (const name of document.querySelectorAll(".name")) name.replaceChildren(...breakable(name.textContent));
   if (at("group-table")) startGroups();
-  if (at("chart-heat")) {
-    showTime();
-    showHeat();
-    at("scope")?.addEventListener("change", () => { showTime(); showHeat(); });
-    at("kind")?.addEventListener("change", () => { showTime(); showHeat(); });
-    at("measure").addEventListener("change", showHeat);
+  if (at("measure")) {
+    showView();
+    showMeasure();
+    for (const id of ["scope", "kind"]) at(id)?.addEventListener("change", showView);
+    at("measure").addEventListener("change", showMeasure);
   }
 
-  let waiting = 0;
-  const later = () => {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(drawAll);
-  };
-  addEventListener("resize", later);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
-  // Printing uses light colours, the width of the paper, and more rows per page.
+  // Printing uses light colours, and more rows per page.
   const setPrinting = (on) => {
-    printing = on;
     if (on) document.documentElement.dataset.theme = "print";
     else delete document.documentElement.dataset.theme;
     state.size = on ? PRINTED : PAGE;
     if (at("group-table")) showGroups();
-    drawAll();
   };
   addEventListener("beforeprint", () => setPrinting(true));
   addEventListener("afterprint", () => setPrinting(false));
   performance.mark("readable");
   document.documentElement.dataset.ready = "yes";
-  if (charts.size > 0) requestAnimationFrame(() => setTimeout(startCharts));
 })();

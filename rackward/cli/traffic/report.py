@@ -98,7 +98,6 @@ def report(
     end = traffic_options.parse_time("--until", until)
     try:
         import jinja2  # noqa: F401
-        import plotly  # noqa: F401
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(error.name or "pyarrow") from error

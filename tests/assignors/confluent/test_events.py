@@ -14,7 +14,7 @@ from assignors.confluent.events import (
     error_code,
     error_message,
 )
-from assignors.kafka_python.commit_queue import NoCoordinatorError
+from assignors.kafka_python.commits import NoCoordinatorError
 
 
 class Rebalances:

@@ -166,8 +166,6 @@ USER = {"sasl.username": "alice", "sasl.password": "hunter2"}
          "ssl.cipher.suites: 'NONSENSE' cannot be used"),
         ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.2,SSLv3"},
          "ssl.enabled.protocols: SSLv3 is not supported: choose from TLSv1"),
-        ({"security.protocol": "SSL", "ssl.truststore.type": "BKS"},
-         "ssl.truststore.type: 'BKS' is not one of JKS, PKCS12, PEM"),
     ],
 )  # fmt: skip
 def test_an_invalid_property_is_named_in_one_line_without_the_password(

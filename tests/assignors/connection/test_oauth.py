@@ -18,11 +18,16 @@ from kafka.errors import KafkaConnectionError, RetriableError
 
 from assignors.confluent.config import COOPERATIVE, librdkafka_config, read_configuration
 from assignors.connection import ConnectionPropertyError, kafka_python_settings, librdkafka_settings
-from assignors.connection.access_token import AccessToken, TokenCache, TokenError
+from assignors.connection.oauth import (
+    MAX_RESPONSE_BYTES,
+    AccessToken,
+    TokenCache,
+    TokenEndpoint,
+    TokenError,
+    TokenProvider,
+)
 from assignors.connection.properties import Secret
 from assignors.connection.settings import read_settings
-from assignors.connection.token_endpoint import MAX_RESPONSE_BYTES, TokenEndpoint
-from assignors.kafka_python.token_provider import TokenProvider
 from tests.support.security import (
     CLIENT_ID,
     SECRET,

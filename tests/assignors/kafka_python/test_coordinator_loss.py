@@ -14,7 +14,7 @@ from kafka.structs import MemberState
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python import enable_workarounds
-from assignors.kafka_python.workarounds import SHORT_TIMEOUT_MS
+from assignors.kafka_python.fixes import SHORT_TIMEOUT_MS
 from tests.support.kafka_python import Consumers, complete
 from tests.support.waiting import TEST_TIMEOUT
 

@@ -21,7 +21,7 @@ from kafka.structs import MemberState, OffsetAndMetadata
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
-from assignors.kafka_python.commit_queue import (
+from assignors.kafka_python.commits import (
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,
     Commit,
@@ -29,7 +29,7 @@ from assignors.kafka_python.commit_queue import (
     NoCoordinatorError,
 )
 from assignors.kafka_python.coordinator import MetadataPending
-from assignors.kafka_python.workarounds import MIN_COMMIT_TIMEOUT_MS, SHORT_TIMEOUT_MS
+from assignors.kafka_python.fixes import MIN_COMMIT_TIMEOUT_MS, SHORT_TIMEOUT_MS
 from tests.support.kafka_python import (
     Consumers,
     complete,
@@ -380,7 +380,7 @@ def test_partitions_are_lost_if_the_group_removes_the_member_while_it_joins(
 def test_the_leader_requests_a_rebalance_if_partitions_are_not_revoked(
     consumers: Consumers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer = consumers(Sticky(rack="a"))
+    consumer = consumers(Sticky(rack="a", refresh=None))
     coordinator = consumer._coordinator
     scheduled: list[Any] = []
     monkeypatch.setattr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from kafka.structs import MemberState
 
 from assignors import RefreshPolicy
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
-from assignors.kafka_python.commits import CommitFixes
 from assignors.kafka_python.leading import read_metadata
 from assignors.leader_moves import PartitionMetadata
 from tests.support.kafka_python import (
@@ -29,108 +29,102 @@ POLICY = RefreshPolicy(stable_seconds=0, unstable_seconds=0, min_interval=0, che
 GROUP = [joined(f"m{n}", subscription_bytes(["t"], rack="ab"[n])) for n in range(2)]
 
 
-class Clock:
-    """The coordinator's clock. Its polls do nothing but check leaders."""
+class Leader:
+    """A consumer after a join, as the group leader or not, with a clock of its scheduled calls."""
 
-    now = 100.0
+    def __init__(
+        self,
+        consumer: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        leads: bool = True,
+    ) -> None:
+        self.now = 100.0
+        self.requests = 0
+        self.consumer = consumer
+        self.coordinator = coordinator = consumer._coordinator
+        self._scheduled: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(coordinator, "call_later", self._call_later)
+        monkeypatch.setattr(coordinator.net, "cancel", self._scheduled.remove)
+        monkeypatch.setattr("assignors.kafka_python.coordinator.time", self)
+        coordinator._generation = Generation(1, "m0", Sticky.name)
+        receive_metadata(consumer, t=[0, 1])
+        if leads:
+            assert perform(consumer, *GROUP) == {"m0": {"t": [0]}, "m1": {"t": [1]}}
+        coordinator.state = MemberState.STABLE
+        coordinator.rejoin_needed = False
+        coordinator._joined_subscription = {"t"}
+        complete(consumer, 1, t=[0])
+        monkeypatch.setattr(coordinator._cluster, "request_update", self._request)
 
     def monotonic(self) -> float:
         return self.now
 
+    def _request(self) -> None:
+        self.requests += 1
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(CommitFixes, "poll", lambda *_, **__: True)
-    monkeypatch.setattr("assignors.kafka_python.coordinator.time", clock)
-    return clock
+    def _call_later(self, seconds: float, method: Callable[[], None]) -> Any:
+        timer = self.now + seconds, method
+        self._scheduled.append(timer)
+        return timer
 
-
-def stable(consumer: Any, *, leads: bool = True) -> Any:
-    """Return the consumer's coordinator after a join, as the group leader or not."""
-    coordinator = consumer._coordinator
-    coordinator._generation = Generation(1, "m0", Sticky.name)
-    receive_metadata(consumer, t=[0, 1])
-    if leads:
-        assert perform(consumer, *GROUP) == {"m0": {"t": [0]}, "m1": {"t": [1]}}
-    coordinator.state = MemberState.STABLE
-    coordinator.rejoin_needed = False
-    coordinator._joined_subscription = {"t"}
-    complete(consumer, 1, t=[0])
-    return coordinator
+    def requests_after(self, seconds: float) -> int:
+        """Return the number of metadata requests made within the next ``seconds``."""
+        self.now += seconds
+        self.requests = 0
+        for timer in [timer for timer in self._scheduled if timer[0] <= self.now]:
+            self._scheduled.remove(timer)
+            timer[1]()
+        return self.requests
 
 
-def metadata_requests(coordinator: Any) -> int:
-    """Poll once; return the number of metadata requests that were made."""
-    requests = []
-    coordinator._cluster.request_update = lambda: requests.append(1)
-    coordinator.poll(timeout_ms=0)
-    return len(requests)
-
-
-def test_the_leader_requests_metadata_once_per_interval(consumers: Consumers, clock: Clock) -> None:
-    coordinator = stable(consumers(Sticky(rack="a", refresh=POLICY)))
-    assert metadata_requests(coordinator) == 0
-    clock.now += 9.9
-    assert metadata_requests(coordinator) == 0
-    clock.now += 0.2
-    assert [metadata_requests(coordinator), metadata_requests(coordinator)] == [1, 0]
-    # Without a response the next request is sent after another interval.
-    clock.now += 10
-    assert [metadata_requests(coordinator), metadata_requests(coordinator)] == [1, 0]
-
-
-def test_the_leader_rejoins_if_a_response_shows_moved_leaders(
-    consumers: Consumers, clock: Clock
+def test_leader_requests_metadata_once_per_interval(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = consumers(Sticky(rack="a", refresh=POLICY))
-    coordinator = stable(consumer)
+    leader = Leader(consumers(Sticky(rack="a", refresh=POLICY)), monkeypatch)
+    # Without a response the next request is sent after another interval.
+    assert [leader.requests_after(seconds) for seconds in (9.9, 0.2, 9.9, 0.2)] == [0, 1, 0, 1]
+
+
+def test_leader_rejoins_if_a_response_shows_moved_leaders(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Leader(consumers(Sticky(rack="a", refresh=POLICY)), monkeypatch)
     # A response to another request is not checked.
-    receive_metadata(consumer, t=[1, 0])
-    metadata_requests(coordinator)
-    assert not coordinator.rejoin_needed
-    clock.now += 10
-    assert metadata_requests(coordinator) == 1
-    assert not coordinator.rejoin_needed
-    receive_metadata(consumer, t=[1, 0])
-    metadata_requests(coordinator)
-    assert coordinator.rejoin_needed
+    receive_metadata(leader.consumer, t=[1, 0])
+    assert not leader.coordinator.rejoin_needed
+    assert leader.requests_after(10) == 1
+    assert not leader.coordinator.rejoin_needed
+    receive_metadata(leader.consumer, t=[1, 0])
+    assert leader.coordinator.rejoin_needed
 
 
 def test_leaders_are_not_checked_during_a_join_or_outside_a_group(
-    consumers: Consumers, clock: Clock
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = stable(consumers(Sticky(rack="a", refresh=POLICY)))
-    clock.now += 10
-    coordinator.rejoin_needed = True
-    assert metadata_requests(coordinator) == 0
-    coordinator.rejoin_needed = False
-    coordinator.state = MemberState.UNJOINED
-    assert metadata_requests(coordinator) == 0
-    coordinator.state = MemberState.STABLE
-    assert metadata_requests(coordinator) == 1
-
-
-def test_other_members_request_nothing(consumers: Consumers, clock: Clock) -> None:
-    coordinator = stable(consumers(Sticky(rack="a", refresh=POLICY)), leads=False)
-    clock.now += 1000
-    assert metadata_requests(coordinator) == 0
-
-
-def test_a_new_join_ends_the_checks(consumers: Consumers, clock: Clock) -> None:
-    coordinator = stable(consumers(Sticky(rack="a", refresh=POLICY)))
-    clock.now += 1000
+    leader = Leader(consumers(Sticky(rack="a", refresh=POLICY)), monkeypatch)
+    leader.coordinator.state = MemberState.UNJOINED
+    assert leader.requests_after(10) == 0
+    leader.coordinator.state = MemberState.STABLE
+    assert leader.requests_after(10) == 1
     # There is no broker to join at.
     with pytest.raises(CoordinatorNotAvailableError):
-        coordinator._join_and_sync().send(None)
-    coordinator.state = MemberState.STABLE
-    assert metadata_requests(coordinator) == 0
+        leader.coordinator._join_and_sync().send(None)
+    leader.coordinator.state = MemberState.STABLE
+    receive_metadata(leader.consumer, t=[1, 0])
+    assert not leader.coordinator.rejoin_needed
+    assert leader.requests_after(1000) == 0
 
 
-def test_without_a_policy_leaders_are_not_checked(consumers: Consumers, clock: Clock) -> None:
-    coordinator = stable(consumers(Sticky(rack="a", refresh=None)))
-    clock.now += 1000
-    assert metadata_requests(coordinator) == 0
+@pytest.mark.parametrize(("refresh", "leads"), [(POLICY, False), (None, True)])
+def test_other_members_and_leaders_without_policy_request_nothing(
+    consumers: Consumers,
+    monkeypatch: pytest.MonkeyPatch,
+    refresh: RefreshPolicy | None,
+    leads: bool,
+) -> None:
+    consumer = consumers(Sticky(rack="a", refresh=refresh))
+    assert Leader(consumer, monkeypatch, leads=leads).requests_after(1000) == 0
 
 
 def test_leaders_and_replicas_are_read_from_metadata() -> None:

@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import MemberState
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
-from assignors.kafka_python import leaving
+from assignors.kafka_python import fixes
 from assignors.kafka_python.coordinator import MetadataPending
 from tests.support.kafka_python import Consumers, receive_metadata
 
@@ -140,7 +140,7 @@ def test_nothing_is_sent_without_a_coordinator(
 ) -> None:
     joining = Joining(consumers(Sticky(rack="a")), monkeypatch)
     joining.coordinator.coordinator_id = None
-    monkeypatch.setattr(leaving, "JOIN_END_MS", 10)
+    monkeypatch.setattr(fixes, "JOIN_END_MS", 10)
     joining.leave()
     assert (joining.members(), joining.closed) == ([], [])
 
@@ -205,7 +205,7 @@ def test_a_leader_that_has_left_does_not_join_again_for_metadata(
         coordinator.reset_generation()
         raise MetadataPending("t")
 
-    monkeypatch.setattr(leaving.LeaveFixes, "_join_and_sync", join_once)
+    monkeypatch.setattr(fixes.FixedCoordinator, "_join_and_sync", join_once)
     coordinator._cluster.request_update = lambda: Future().success(None)
     with pytest.raises(MetadataPending, match="left the group"):
         joining.consumer._net.run(coordinator._join_and_sync)

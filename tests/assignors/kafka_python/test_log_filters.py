@@ -10,8 +10,8 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
-from assignors.kafka_python import log_filters
-from assignors.kafka_python.log_filters import REDACTED, install_log_filters
+from assignors.kafka_python import fixes
+from assignors.kafka_python.fixes import REDACTED, install_log_filters
 
 PASSWORD = b"open sesame"
 
@@ -65,6 +65,6 @@ def test_an_error_is_logged_again_after_a_while(
     assert caplog.messages.count("Topic one not found in cluster metadata") == 1
     assert caplog.messages.count("Topic two not found in cluster metadata") == 1
     assert caplog.messages.count("Sleeping") == 3
-    now += log_filters.REPEAT_SECONDS
+    now += fixes.REPEAT_SECONDS
     log.error("Topic %s not found in cluster metadata", "one")
     assert caplog.messages.count("Topic one not found in cluster metadata") == 2

@@ -24,7 +24,7 @@ from assignors.kafka_python import (
     NearestPolicy,
     read_from_nearest,
 )
-from assignors.kafka_python.nearest_fetcher import NearestReplicas
+from assignors.kafka_python.nearest_replica import NearestReplicas
 from placement_core import InvalidOptionError
 from tests.support.kafka_python import Consumers, metadata_response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from assignors.kafka_python.nearest_replica import (
     DEFAULT_POLICY,
-    BrokerRacks,
-    Failures,
-    FollowerState,
+    FollowerFetches,
     NearestPolicy,
-    PendingFetch,
 )
 from placement_core import InvalidOptionError, TopicPartition, nearest_replica, tie_break
 
@@ -27,139 +24,162 @@ MAX_WAIT = 0.5
 POLICY = NearestPolicy(backoff=1, max_backoff=10, response_timeout=3, metadata_interval=30)
 
 
-def choice(
-    state: FollowerState,
-    now: float,
-    *,
-    metadata_at: float | None = None,
-    partition: TopicPartition = P0,
-    in_sync: Collection[int] = (1, 2, 3),
-    leader: int = LEADER,
-) -> int:
-    """Return the broker that is read at ``now``, with metadata received at ``metadata_at``.
+class Follower:
+    """The fetches of a consumer whose near follower is broker 2."""
 
-    None: received now.
-    """
-    brokers = BrokerRacks(now if metadata_at is None else metadata_at, RACKS)
-    return state.choose(CLIENT_RACK, partition, leader, in_sync, brokers, now)
+    def __init__(self) -> None:
+        self.fetches = FollowerFetches(POLICY)
+
+    def fetch(self, at: float) -> None:
+        self.fetches.sent(NEAR, [P0, P1], MAX_WAIT, at)
+
+    def fail(self, sent: float, failed: float) -> None:
+        self.fetch(sent)
+        self.fetches.failed(NEAR, failed)
+
+    def answer(self, sent: float, answered: float, *refused: TopicPartition) -> None:
+        self.fetch(sent)
+        self.fetches.answered(NEAR, refused, answered)
+
+    def choice(
+        self,
+        now: float,
+        *,
+        metadata_at: float | None = None,
+        partition: TopicPartition = P0,
+        in_sync: Collection[int] = (1, 2, 3),
+        leader: int = LEADER,
+        racks: Mapping[int, str | None] = RACKS,
+    ) -> int:
+        """Return the broker that is read at ``now``, with metadata received at ``metadata_at``.
+
+        None: received now.
+        """
+        return self.fetches.choose(
+            CLIENT_RACK,
+            partition,
+            leader,
+            in_sync,
+            racks,
+            now if metadata_at is None else metadata_at,
+            now,
+        )
+
+    def seconds_until_read(self, now: float) -> int:
+        return next(s for s in range(1, 20) if self.choice(now + s) == NEAR)
 
 
-def fetching(at: float = 100.0, state: FollowerState | None = None) -> FollowerState:
-    """Return the state after a fetch of both partitions from the near follower."""
-    return (state or FollowerState(POLICY)).fetch_sent(NEAR, [P0, P1], MAX_WAIT, at)
+@pytest.fixture
+def follower() -> Follower:
+    return Follower()
 
 
-def test_the_nearest_replica_in_sync_with_known_rack_is_read() -> None:
-    state = FollowerState(POLICY)
-    assert choice(state, 0) == NEAR
-    assert choice(state, 0, in_sync=(1, 3)) == LEADER
-    assert choice(state, 0, in_sync=(1, 3), leader=3) == 3
-    assert (
-        state.choose(CLIENT_RACK, P0, LEADER, (1, 2), BrokerRacks(0, {1: "/dc1/r1"}), 0) == LEADER
-    )
-    # A follower without a rack, and leaders that are missing from the metadata.
-    assert (
-        state.choose(CLIENT_RACK, P0, LEADER, (1, 2), BrokerRacks(0, {**RACKS, 2: None}), 0)
-        == LEADER
-    )
-    assert state.choose(CLIENT_RACK, P0, 9, (9, 2), BrokerRacks(0, RACKS), 0) == NEAR
-    assert state.choose(CLIENT_RACK, P0, 9, (), BrokerRacks(0, RACKS), 0) == 9
+def test_nearest_replica_in_sync_with_a_known_rack_is_read(follower: Follower) -> None:
+    choice = follower.choice
+    assert choice(0) == NEAR
+    assert choice(0, in_sync=(1, 3)) == LEADER
+    assert choice(0, in_sync=(1, 3), leader=3) == 3
+    # A follower that metadata lacks or that has no rack, and a leader that it lacks.
+    assert choice(0, in_sync=(1, 2), racks={1: "/dc1/r1"}) == LEADER
+    assert choice(0, in_sync=(1, 2), racks={**RACKS, 2: None}) == LEADER
+    assert choice(0, in_sync=(9, 2), leader=9) == NEAR
+    assert choice(0, in_sync=(), leader=9) == 9
 
 
-def test_equally_near_replicas_alternate_over_partitions() -> None:
+def test_equally_near_replicas_alternate_over_partitions(follower: Follower) -> None:
     racks = {1: "/dc1/r1", 2: "/dc2/r1", 3: "/dc2/r2"}
-    state = FollowerState(POLICY)
-    read = [state.choose(CLIENT_RACK, p, 1, (1, 2, 3), BrokerRacks(0, racks), 0) for p in (P0, P1)]
-    assert sorted(read) == [2, 3]
+    assert {follower.choice(0, partition=p, racks=racks) for p in (P0, P1)} == {2, 3}
 
 
-def test_a_pending_fetch_and_its_response_change_nothing() -> None:
-    pending = fetching(at=100)
-    assert choice(pending, 100.2) == NEAR
-    assert pending.fetch_answered(NEAR, (), 100.5) == FollowerState(POLICY)
+def test_a_pending_fetch_and_its_response_change_nothing(follower: Follower) -> None:
+    follower.fetch(100)
+    assert follower.choice(100.2) == NEAR
+    follower.fetches.answered(NEAR, (), 100.5)
+    assert (follower.fetches.pending, follower.fetches.failures) == ({}, {})
 
 
-def test_a_failed_broker_is_read_after_its_backoff_and_with_newer_metadata() -> None:
-    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
-    assert [choice(failed, 100.1), choice(failed, 101.0), choice(failed, 101.2)] == [1, 1, NEAR]
-    assert choice(failed, 101.2, partition=P1) == NEAR
-    assert choice(failed, 200, metadata_at=100.1) == LEADER
-    assert choice(failed, 200, metadata_at=100.2, in_sync=(1, 3)) == LEADER
-    assert choice(failed, 200, metadata_at=100.2) == NEAR
+def test_failed_broker_is_read_after_backoff_and_new_metadata(follower: Follower) -> None:
+    follower.fail(100, 100.1)
+    assert [follower.choice(now) for now in (100.1, 101.0, 101.2)] == [1, 1, NEAR]
+    assert follower.choice(101.2, partition=P1) == NEAR
+    assert follower.choice(200, metadata_at=100.1) == LEADER
+    assert follower.choice(200, metadata_at=100.2, in_sync=(1, 3)) == LEADER
+    assert follower.choice(200, metadata_at=100.2) == NEAR
 
 
-def test_the_backoff_doubles_with_each_failure_up_to_its_maximum() -> None:
-    state, now, waits = FollowerState(POLICY), 100.0, []
+def test_backoff_doubles_with_each_failure_up_to_its_maximum(follower: Follower) -> None:
+    now, waits = 100.0, []
     for _ in range(6):
-        state = fetching(now, state).fetch_failed(NEAR, now)
-        waits.append(next(s for s in range(1, 20) if choice(state, now + s) == NEAR))
+        follower.fail(now, now)
+        waits.append(follower.seconds_until_read(now))
         now += waits[-1]
     assert waits == [1, 2, 4, 8, 10, 10]
-    answered = fetching(now, state).fetch_answered(NEAR, (), now + 0.1)
-    again = fetching(now + 1, answered).fetch_failed(NEAR, now + 1)
-    assert choice(again, now + 2) == NEAR
+    follower.answer(now, now + 0.1)
+    follower.fail(now + 1, now + 1)
+    assert follower.choice(now + 2) == NEAR
 
 
-def test_an_error_of_one_partition_concerns_no_other() -> None:
-    refused = fetching(at=100).fetch_answered(NEAR, {P0}, 100.1)
-    assert choice(refused, 100.2, metadata_at=100.1) == LEADER
-    assert choice(refused, 100.2, partition=P1, metadata_at=100.1) == NEAR
+def test_an_error_of_one_partition_concerns_no_other(follower: Follower) -> None:
+    follower.answer(100, 100.1, P0)
+    assert follower.choice(100.2, metadata_at=100.1) == LEADER
+    assert follower.choice(100.2, partition=P1, metadata_at=100.1) == NEAR
 
 
-def test_a_refused_partition_is_read_with_newer_metadata_and_later_ones_after_a_backoff() -> None:
+def test_refused_partition_backs_off_from_its_second_refusal(follower: Follower) -> None:
     """A consumer read a second from each new leader, though followers would have served it."""
-    refused = fetching(at=100).fetch_answered(NEAR, {P0}, 100.1)
-    assert choice(refused, 200, metadata_at=100.1) == LEADER
-    assert choice(refused, 100.2) == NEAR
+    follower.answer(100, 100.1, P0)
+    assert follower.choice(200, metadata_at=100.1) == LEADER
+    assert follower.choice(100.2) == NEAR
     waits, now = [], 100.2
     for _ in range(4):
-        refused = fetching(now, refused).fetch_answered(NEAR, {P0}, now)
-        waits.append(next(s for s in range(1, 20) if choice(refused, now + s) == NEAR))
+        follower.answer(now, now, P0)
+        waits.append(follower.seconds_until_read(now))
         now += waits[-1]
     assert waits == [1, 2, 4, 8]
-    assert fetching(now, refused).fetch_answered(NEAR, (), now + 0.1).failures == {}
+    follower.answer(now, now + 0.1)
+    assert follower.fetches.failures == {}
 
 
-def test_a_broker_is_not_read_after_a_timeout_and_a_late_response_is_a_failure() -> None:
-    silent = fetching(at=100)
-    assert choice(silent, 103.5) == NEAR
-    assert choice(silent, 103.6) == LEADER
-    assert choice(silent, 103.6, partition=TopicPartition("t", 9)) == LEADER
-    assert choice(silent, 1000) == LEADER
-    late = silent.fetch_answered(NEAR, (), 110)
-    assert late.pending == {}
-    assert [choice(late, 110.5), choice(late, 111.1)] == [LEADER, NEAR]
-    assert choice(silent.fetch_failed(NEAR, 130), 130.5) == LEADER
+def test_a_timeout_and_a_late_response_are_failures(follower: Follower) -> None:
+    follower.fetch(100)
+    assert follower.choice(103.5) == NEAR
+    assert follower.choice(103.6) == LEADER
+    assert follower.choice(103.6, partition=TopicPartition("t", 9)) == LEADER
+    assert follower.choice(1000) == LEADER
+    follower.fetches.answered(NEAR, (), 110)
+    assert follower.fetches.pending == {}
+    assert [follower.choice(110.5), follower.choice(111.1)] == [LEADER, NEAR]
 
 
-def test_a_leader_may_be_read_after_failures() -> None:
+def test_a_leader_may_be_read_after_failures(follower: Follower) -> None:
     racks = {**RACKS, 3: "/dc2/r2"}
-    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
-    assert failed.choose(CLIENT_RACK, P0, 1, (1, 2, 3), BrokerRacks(100, racks), 100.2) == 3
-    assert failed.choose(CLIENT_RACK, P0, NEAR, (1, 2, 3), BrokerRacks(100, racks), 100.2) == NEAR
+    follower.fail(100, 100.1)
+    assert follower.choice(100.2, metadata_at=100, racks=racks) == 3
+    assert follower.choice(100.2, metadata_at=100, racks=racks, leader=NEAR) == NEAR
 
 
-def test_responses_without_a_pending_fetch_change_nothing() -> None:
-    state = FollowerState(POLICY)
-    assert state.fetch_answered(NEAR, {P0}, 1) == state
-    assert state.fetch_failed(NEAR, 1) == state
+def test_responses_without_a_pending_fetch_change_nothing(follower: Follower) -> None:
+    follower.fetches.answered(NEAR, {P0}, 1)
+    follower.fetches.failed(NEAR, 1)
+    assert (follower.fetches.pending, follower.fetches.failures) == ({}, {})
 
 
-def test_metadata_is_needed_if_old_or_after_a_failure_or_a_timeout() -> None:
-    state = FollowerState(POLICY)
-    assert [state.needs_metadata(100, now) for now in (129.9, 130)] == [False, True]
-    failed = fetching(at=100).fetch_failed(NEAR, 100.1)
-    assert failed.needs_metadata(metadata_at=100.1, now=100.1)
-    assert not failed.needs_metadata(metadata_at=100.2, now=101)
-    silent = fetching(at=100)
-    assert [silent.needs_metadata(99, now) for now in (103.5, 103.6)] == [False, True]
-    assert not silent.needs_metadata(metadata_at=103.6, now=110)
+def test_metadata_is_needed_if_old_or_after_a_failure_or_timeout(follower: Follower) -> None:
+    needed = follower.fetches.needs_metadata
+    assert [needed(100, now) for now in (129.9, 130)] == [False, True]
+    follower.fetch(100)
+    assert [needed(99, now) for now in (103.5, 103.6)] == [False, True]
+    assert not needed(metadata_at=103.6, now=110)
+    follower.fail(110, 110.1)
+    assert needed(metadata_at=110.1, now=110.1)
+    assert not needed(metadata_at=110.2, now=111)
 
 
-def test_old_failures_are_dropped() -> None:
-    state = fetching(at=100).fetch_answered(NEAR, {P0, P1}, 100)
-    later = state.fetch_sent(3, [P0], MAX_WAIT, 120.1).fetch_failed(3, 120.1)
-    assert set(later.failures) == {(3, None)}
+def test_old_failures_are_dropped(follower: Follower) -> None:
+    follower.answer(100, 100, P0, P1)
+    follower.fetches.sent(3, [P0], MAX_WAIT, 120.1)
+    follower.fetches.failed(3, 120.1)
+    assert set(follower.fetches.failures) == {(3, None)}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +198,7 @@ def test_a_policy_out_of_range_is_refused(bad: dict[str, float]) -> None:
         NearestPolicy(**bad)
 
 
-def test_the_backoff_after_a_million_failures_is_the_maximum() -> None:
+def test_backoff_after_a_million_failures_is_the_maximum() -> None:
     assert DEFAULT_POLICY.backoff_after(1_000_000) == DEFAULT_POLICY.max_backoff
 
 
@@ -201,7 +221,7 @@ EVENTS = st.lists(
     st.floats(0, 20),
     st.floats(0, 700),
 )
-def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
+def test_any_events_give_the_choice_of_a_simple_model(
     events: list[tuple[str, int, set[TopicPartition], float]],
     leader: int,
     in_sync: set[int],
@@ -209,19 +229,19 @@ def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
     age: float,
     later: float,
 ) -> None:
-    state, now = FollowerState(POLICY), 0.0
+    state, now = FollowerFetches(POLICY), 0.0
     pending: dict[int, tuple[set[TopicPartition], float]] = {}
     failures: dict[tuple[int, TopicPartition | None], list[float]] = {}
     for kind, broker, partitions, pause in events:
         now += pause
         if kind == "sent":
-            state = state.fetch_sent(broker, partitions, MAX_WAIT, now)
+            state.sent(broker, partitions, MAX_WAIT, now)
             pending[broker] = (partitions, now)
             continue
         if kind == "answered":
-            state = state.fetch_answered(broker, {P0}, now)
+            state.answered(broker, {P0}, now)
         else:
-            state = state.fetch_failed(broker, now)
+            state.failed(broker, now)
         if broker not in pending:
             continue
         fetched, since = pending.pop(broker)
@@ -241,7 +261,7 @@ def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
     for tp in (P0, P1):
         candidates = {leader: racks.get(leader)}
         for broker in in_sync & racks.keys():
-            relevant = [(failures.get((broker, each), []), each is not None) for each in (None, tp)]
+            relevant = [(failures.get((broker, part), []), part is not None) for part in (None, tp)]
             timed_out = broker in pending and now > pending[broker][1] + 3.5
             if not timed_out and all(
                 not times
@@ -253,15 +273,6 @@ def test_any_sequence_of_events_gives_the_choice_of_a_simple_model(
             ):
                 candidates[broker] = racks[broker]
         expected = nearest_replica(CLIENT_RACK, candidates, leader, tie_break(*tp))
-        assert (
-            state.choose(CLIENT_RACK, tp, leader, in_sync, BrokerRacks(now - age, racks), now)
-            == expected
-        )
+        assert state.choose(CLIENT_RACK, tp, leader, in_sync, racks, now - age, now) == expected
     if not events:
         assert (state.pending, state.failures) == ({}, {})
-
-
-def test_the_state_can_be_inspected() -> None:
-    state = fetching(at=100).fetch_failed(NEAR, 100.1)
-    assert state.failures == {(NEAR, None): Failures(1, 100.1)}
-    assert fetching(at=100).pending == {NEAR: PendingFetch(frozenset({P0, P1}), 103.5)}

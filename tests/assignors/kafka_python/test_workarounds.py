@@ -14,7 +14,6 @@ from kafka.errors import NodeNotReadyError, UnknownBrokerIdError
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python import enable_workarounds
-from assignors.kafka_python.workarounds import metadata_retry_seconds
 from tests.support.kafka_python import Consumers, receive_metadata
 
 UNKNOWN_BROKER = 77
@@ -89,22 +88,18 @@ def plans_metadata_request(consumer: Any) -> bool:
     return bool(consumer._client.cluster.need_update)
 
 
-@pytest.mark.parametrize(("missing", "seconds"), [(1, 1.0), (100, 1.0), (101, 1.01), (5000, 50.0)])
-def test_the_interval_grows_with_the_number_of_missing_topics(missing: int, seconds: float) -> None:
-    assert metadata_retry_seconds(missing) == pytest.approx(seconds)
-
-
-def test_the_next_metadata_request_is_scheduled_once(
-    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("missing", "expected"), [(1, 1.0), (100, 1.0), (101, 1.01), (300, 3.0)])
+def test_next_metadata_request_depends_on_missing_topics(
+    consumers: Consumers, monkeypatch: pytest.MonkeyPatch, missing: int, expected: float
 ) -> None:
-    absent = {f"absent-{number}": list[int]() for number in range(300)}
+    absent = {f"absent-{number}": list[int]() for number in range(missing)}
     consumer = consumers(Sticky(rack="a"), topics=("t", *absent))
     scheduled = ScheduledCalls(consumer, monkeypatch)
     for _ in range(3):
         receive_metadata(consumer, t=[0], **absent)
         assert not plans_metadata_request(consumer)
     ((seconds, retry),) = scheduled.calls
-    assert seconds == pytest.approx(3.0)
+    assert seconds == pytest.approx(expected)
     retry()
     assert plans_metadata_request(consumer)
     receive_metadata(consumer, t=[0], **absent)

@@ -1,17 +1,30 @@
-"""Charts contain all values, escape names, and have axes that begin at zero."""
+"""Charts contain all values, have axes that begin at zero, and a limited size."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
-from rack_traffic.report import charts
-from rack_traffic.report.charts import Bar, rack_grid
+import pytest
+
+from rack_traffic.report.charts import (
+    BAR_WIDTH,
+    MAX_RACKS,
+    Bar,
+    TimeChart,
+    group_bars,
+    heat_map,
+    over_time,
+    rack_grid,
+    scenario_bars,
+)
 from rack_traffic.report.format import Currency
-from rack_traffic.report.model import GroupTotal, PairTotal, Traffic
+from rack_traffic.report.model import GroupTotal, HourTotal, PairTotal, Traffic, total
+from rack_traffic.report.page import MAX_BARS, bar_text, hours_per_bar, sum_by_bar
 from tests.support.traffic_report import SUMMARY_START as START
 from tests.support.traffic_report import change, scenario
 
 DOLLAR = Currency("$")
+HOUR = timedelta(hours=1)
 
 
 def pair(one: str | None, other: str | None, size: int) -> PairTotal:
@@ -22,91 +35,125 @@ def pair(one: str | None, other: str | None, size: int) -> PairTotal:
     return PairTotal("main", "consume", one, other, traffic)
 
 
-def cell_values(figure: dict[str, Any]) -> list[float]:
-    return [
-        value
-        for trace in figure["data"]
-        for row in trace["z"]
-        for value in row
-        if value is not None
-    ]
-
-
-def test_each_cell_is_drawn_once_and_unknown_racks_are_set_apart() -> None:
+def test_heat_map_has_a_cell_per_pair_of_racks() -> None:
     pairs = [pair("a", "a", 1), pair("a", "b", 2), pair("b", None, 4), pair(None, None, 8)]
-    figure = charts.heat_map(rack_grid(pairs), "bytes", DOLLAR)
-    assert sorted(each for each in cell_values(figure) if each) == [1, 2, 4, 8]
-    assert len(cell_values(figure)) == 9
-    texts = [text for trace in figure["data"] for row in trace["text"] for text in row if text]
-    assert sorted(texts) == ["0"] * 5 + ["1 B", "2 B", "4 B", "8 B"]
-    ticks = figure["layout"]["xaxis"]
-    assert ticks["ticktext"] == ["a", "b", "unknown"]
-    assert ticks["tickvals"][2] - ticks["tickvals"][1] > 1
-    assert {(trace["zmin"], trace["zmax"]) for trace in figure["data"]} == {(0, 8)}
+    heat = heat_map(rack_grid(pairs), DOLLAR)
+    assert heat.columns == ("a", "b", "unknown")
+    cells = [[(each.style, each.bytes_share, each.bytes) for each in row] for _, row in heat.rows]
+    assert cells == [
+        [("local", 12.5, "1 B"), ("crossing", 25.0, "2 B"), ("unknown", 0.0, "0")],
+        [("crossing", 0.0, "0"), ("local", 0.0, "0"), ("unknown", 50.0, "4 B")],
+        [("unknown", 0.0, "0"), ("unknown", 0.0, "0"), ("unknown", 100.0, "8 B")],
+    ]
+    assert [name for name, _ in heat.rows] == ["a", "b", "unknown"]
+    (_, row), *_ = heat.rows
+    assert (row[1].cost, row[1].cost_share) == ("$2.00", 100.0)
+    assert row[1].description == "from a to b: 2 B (13.3 %), cost $2.00"
 
 
-def test_without_unknown_racks_there_is_no_row_or_column_for_them() -> None:
-    figure = charts.heat_map(rack_grid([pair("a", "b", 1)]), "cost", DOLLAR)
-    assert figure["layout"]["xaxis"]["ticktext"] == ["a", "b"]
-    only_unknown = charts.heat_map(rack_grid([pair(None, None, 5)]), "cost", DOLLAR)
-    assert only_unknown["layout"]["xaxis"]["ticktext"] == ["unknown"]
-    assert only_unknown["data"][0]["text"] == [["?"]]
-    assert charts.heat_map(rack_grid([]), "bytes", DOLLAR)["data"] == []
-    produced = charts.heat_map(rack_grid([pair(None, "a", 1), pair(None, "b", 2)]), "bytes", DOLLAR)
-    assert cell_values(produced) == [1, 2]
-    assert produced["layout"]["yaxis"]["ticktext"] == ["unknown"]
-    assert produced["layout"]["xaxis"]["ticktext"] == ["a", "b"]
+def test_heat_map_has_no_line_for_absent_racks() -> None:
+    produced = heat_map(rack_grid([pair(None, "a", 1), pair(None, "b", 2)]), DOLLAR)
+    assert produced.columns == ("a", "b")
+    assert [name for name, _ in produced.rows] == ["unknown"]
+    unknown = heat_map(rack_grid([pair(None, None, 5)]), DOLLAR)
+    assert unknown.rows[0][1][0].cost == "?"
+    assert heat_map(rack_grid([]), DOLLAR).rows == ()
 
 
-def test_bars_over_time_start_at_zero_and_add_up() -> None:
-    buckets = {START: Traffic(2_000_000, 3_000_000, 1_000_000)}
-    figure = charts.over_time(buckets, 1)
-    assert figure["layout"]["barmode"] == "stack"
-    assert figure["layout"]["yaxis"]["rangemode"] == "tozero"
-    assert figure["layout"]["yaxis"]["ticksuffix"] == " MB"
-    assert {trace["name"]: trace["y"] for trace in figure["data"]} == {
-        "unknown rack": [1.0],
-        "across racks": [3.0],
-        "in the same rack": [2.0],
+def test_plain_racks_beyond_the_limit_are_added_up() -> None:
+    pairs = [pair(f"r{n}", f"r{(n + 1) % 40}", n + 1) for n in range(40)]
+    grid = rack_grid([*pairs, pair(None, "r1", 3)])
+    assert len(grid.racks) == MAX_RACKS + 1
+    assert grid.racks[-2:] == ("25 others", None)
+    assert total(grid.cells.values()).bytes == sum(each.traffic.bytes for each in pairs) + 3
+    assert grid.note == "40 racks: the 15 with the most bytes, and the sum of the others."
+
+
+def test_racks_with_levels_beyond_the_limit_are_added_by_level() -> None:
+    racks = [f"/dc{d}/room{m}/r{r}" for d in range(2) for m in range(3) for r in range(5)]
+    grid = rack_grid([pair(one, other, 1) for one in racks for other in racks])
+    assert grid.racks == tuple(f"/dc{d}/room{m}" for d in range(2) for m in range(3))
+    assert grid.note == "30 racks, grouped by their first 2 levels."
+    assert grid["/dc0/room0", "/dc0/room0"].bytes == 25
+
+
+def drawn(chart: TimeChart | None) -> TimeChart:
+    assert chart is not None
+    return chart
+
+
+def test_bars_over_time_are_stacked_from_zero() -> None:
+    chart = drawn(over_time({START: Traffic(2_000_000, 5_000_000, 1_000_000)}, 1))
+    assert chart.marks == (
+        (0.0, "0 B"), (25.0, "2.00 MB"), (50.0, "4.00 MB"), (75.0, "6.00 MB"), (100.0, "8.00 MB"),
+    )  # fmt: skip
+    assert dict(chart.paths) == {
+        "crossing": "M0 1000h9v-625h-9z",
+        "local": "M0 375h9v-250h-9z",
+        "unknown": "M0 125h9v-125h-9z",
     }
+    assert chart.bars == (
+        (0, "Sat 2026-11-14 00:00: 5.00 MB across racks, 2.00 MB in the same rack, "
+            "1.00 MB unknown"),
+    )  # fmt: skip
+    assert over_time({}, 1) is None
+
+
+def test_times_without_snapshots_have_no_bar() -> None:
+    chart = drawn(over_time({START: Traffic(1), START + 3 * HOUR: Traffic(0)}, 1))
+    assert chart.width == 4 * BAR_WIDTH
+    assert [left for left, _ in chart.bars] == [0, 3 * BAR_WIDTH]
+    assert [place for place, _ in chart.times] == [0, 25, 50, 75]
+    assert chart.bars[1][1].endswith("nothing")
+
+
+@pytest.mark.parametrize(
+    ("hours", "per_bar", "text"),
+    [
+        (1, 1, "hour"),
+        (180, 1, "hour"),
+        (181, 3, "3 hours"),
+        (24 * 90, 12, "12 hours"),
+        (24 * 180, 24, "day"),
+        (24 * 700, 168, "week"),
+    ],
+)
+def test_the_number_of_bars_is_limited(hours: int, per_bar: int, text: str) -> None:
+    moments = [START + hour * HOUR for hour in range(hours)]
+    assert hours_per_bar(moments) == per_bar
+    assert bar_text(per_bar) == text
+    bars = sum_by_bar([HourTotal("main", "consume", each, Traffic(1)) for each in moments], per_bar)
+    assert len(bars) <= MAX_BARS + 1
+    assert total(bars.values()).bytes == hours
+    assert list(bars) == sorted(bars)
+
+
+def test_weeks_begin_on_mondays() -> None:
+    hour = datetime(2026, 11, 21, 13, tzinfo=UTC)
+    totals = [HourTotal("m", "consume", each, Traffic(1)) for each in (hour, hour + timedelta(21))]
+    assert [each.strftime("%A") for each in sum_by_bar(totals, 168)] == ["Monday", "Monday"]
 
 
 def test_bars_of_scenarios_are_parts_of_the_longest() -> None:
     scenarios = [scenario("as_is", 80.0), scenario("rackward_range", 4.0), scenario("new_one", 0)]
-    assert charts.scenario_bars(scenarios, DOLLAR) == [
+    assert scenario_bars(scenarios, DOLLAR) == [
         Bar("Current assignment", "$80.00 · 44.4 %", (("crossing", 100.0),)),
         Bar("rackward Range", "$4.00 · 3.8 %", (("local", 5.0),)),
         Bar("new one", "$0.00 · 0 %", (("neutral", 0.0),)),
     ]
-    (bar,) = charts.scenario_bars([scenario("as_is", 0.0)], DOLLAR)
+    (bar,) = scenario_bars([scenario("as_is", 0.0)], DOLLAR)
     assert bar.parts == (("crossing", 0.0),)
 
 
-def test_bars_of_groups_have_what_remains_and_what_is_saved() -> None:
+def test_bars_of_groups_show_what_remains_and_what_is_saved() -> None:
     groups = [
         GroupTotal("east", "billing", Traffic(1), 200.0),
         GroupTotal("west", "billing", Traffic(1), 100.0, change(75.0)),
         # A leader layout for several groups may cost one of them more.
         GroupTotal("west", "ledger", Traffic(1), 20.0, change(-5.0, now=20.0)),
     ]
-    assert charts.group_bars(groups, DOLLAR, several_clusters=True) == [
+    assert group_bars(groups, DOLLAR, several_clusters=True) == [
         Bar("east / billing", "$200", (("crossing", 100.0), ("local", 0.0))),
         Bar("west / billing", "$100 → $25.00", (("crossing", 12.5), ("local", 37.5))),
         Bar("west / ledger", "$20.00", (("crossing", 10.0), ("local", 0.0))),
     ]
-
-
-def test_markup_in_names_is_escaped() -> None:
-    name = "<a href='https://x.example'>b</a>"
-    heat = charts.heat_map(rack_grid([pair(name[:13], "b", 1)]), "bytes", DOLLAR)
-    assert "<a" not in str(heat["layout"])
-    assert "&lt;a" in str(heat["layout"])
-    cost = charts.heat_map(rack_grid([pair("a", "b", 1)]), "cost", Currency("<b>"))
-    assert "&lt;b&gt;" in str(cost["data"])
-    assert "<b>1" not in str(cost["data"])
-
-
-def test_quotes_in_names_are_shown_as_quotes() -> None:
-    """Plotly unescapes &lt; and &amp;, but not &quot;."""
-    heat = charts.heat_map(rack_grid([pair("\"a\" & 'b'", "c", 1)]), "bytes", DOLLAR)
-    assert heat["layout"]["yaxis"]["ticktext"][0] == "\"a\" &amp; 'b'"

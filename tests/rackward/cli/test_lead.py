@@ -11,7 +11,7 @@ from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from rackward.cli.lead import app, group_status, parse_refresh
 from rackward.lead import LeadStatus
-from rackward.lead.assigner import Figures
+from rackward.lead.assigner import AssignmentMetrics
 
 
 def test_the_refresh_policy() -> None:
@@ -51,7 +51,7 @@ def test_errors_of_options_come_before_any_connection(arguments: list[str], prob
 
 
 def test_a_status_as_fields() -> None:
-    figures = Figures(7, "range", 3, 12, 1, 1)
+    figures = AssignmentMetrics(7, "range", 3, 12, 1, 1)
     status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert to_builtins(group_status(status)) == {
         "group": "g",

@@ -75,7 +75,7 @@ def test_group_help_lists_every_command_with_whole_sentences(group: str) -> None
 
 # Packages of other extras than cli.
 OTHER_PACKAGES = (
-    *("pyspark", "pandas", "pyarrow", "jinja2", "plotly", "yaml", "prometheus_client"),
+    *("pyspark", "pandas", "pyarrow", "jinja2", "yaml", "prometheus_client"),
     *("confluent_kafka", "aiokafka", "docker", "testcontainers"),
 )
 HELP_PAGES = {

@@ -14,7 +14,7 @@ from rackward.controller.config import (
     ListenConfig,
     read_config,
 )
-from rackward.lead import STRATEGIES, TakeOver, TakeOverPolicy
+from rackward.lead import PROTOCOL_STRATEGIES, TakeOver, TakeOverPolicy
 
 COMPLETE = """
 cluster:
@@ -107,7 +107,7 @@ def test_groups_to_lead(tmp_path: Path) -> None:
     assert lead.groups == ("payments", "team-*")
     assert lead.options.take_over == TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
     assert lead.options.host_racks.rack("/10.0.1.7") == "az1"
-    assert lead.options.protocols["rack-affinity"] == STRATEGIES["sticky"]
+    assert lead.options.protocols["rack-affinity"] == PROTOCOL_STRATEGIES["sticky"]
 
 
 @pytest.mark.parametrize(

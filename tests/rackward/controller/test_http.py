@@ -28,8 +28,8 @@ from rackward.controller.http import (
 )
 from rackward.controller.reconciler import ReconcileStatus
 from rackward.lead import LeadStatus
-from rackward.lead.assigner import Figures
-from rackward.lead.model import LEADING, WAITING
+from rackward.lead.assigner import AssignmentMetrics
+from rackward.lead.led_group import LEADING, WAITING
 from rackward.placement_service import MutualTls, ServiceMetrics
 from tests.support.security import make_authority
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -48,7 +48,7 @@ METRICS = ControllerMetrics(
         LeadStatus(
             "billing",
             LEADING,
-            figures=Figures(members=3, partitions=12, off_rack=2, optimum=1),
+            metrics=AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1),
             last_rebalance=datetime.fromtimestamp(1234.5, UTC),
         ),
         LeadStatus("orders", WAITING),

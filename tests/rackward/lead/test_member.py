@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackward.lead.member import GroupMember, Timeouts
+from rackward.lead.member import SESSION_SECONDS, GroupMember
 
 TRIES = 64
 
@@ -19,7 +19,7 @@ class Broker(GroupMember):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         connection: Any = None
-        super().__init__(connection, "g", Timeouts(session=10.0))
+        super().__init__(connection, "g")
         self.now, self.seconds = 0.0, seconds
         self.given: list[float] = []
         self.removed: list[str] = []
@@ -47,7 +47,7 @@ def test_an_id_is_used_before_it_expires(monkeypatch: pytest.MonkeyPatch, second
     asyncio.run(broker.choose_id([], lambda each: 1 + int(each), TRIES))
     assert broker.id == "0"
     age = broker.now - broker.given[0]
-    assert age < broker.timeouts.session / 2
+    assert age < SESSION_SECONDS / 2
     assert sorted(map(int, broker.removed)) == list(range(1, len(broker.given)))
     if seconds == 0.001:
         assert len(broker.given) == TRIES + 1

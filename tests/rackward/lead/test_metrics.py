@@ -13,16 +13,16 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rackward.lead.assigner import Figures
+from rackward.lead.assigner import AssignmentMetrics
+from rackward.lead.led_group import LEADING, REBALANCING, STATES, WAITING, LeadStatus
 from rackward.lead.metrics import LeadMetrics
-from rackward.lead.model import LEADING, REBALANCING, STATES, WAITING, LeadStatus
 
 GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"
 
 BILLING = LeadStatus(
     "billing",
     LEADING,
-    figures=Figures(members=3, partitions=12, off_rack=2, optimum=1),
+    metrics=AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1),
     last_rebalance=datetime.fromtimestamp(1234.5, UTC),
     assignments=7,
     take_overs=2,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data, write_assignments
 from placement_core import InvalidOptionError
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
-    STRATEGIES,
-    Previous,
+    PROTOCOL_STRATEGIES,
+    Owned,
     PreviousAssignment,
     RawMember,
     listed_protocols,
@@ -27,7 +27,6 @@ from rackward.lead.protocols import (
 )
 
 NOTHING = PreviousAssignment()
-Owned = Mapping[str, Sequence[int]]
 
 
 def subscription(
@@ -88,8 +87,8 @@ class TestListedProtocols:
 class TestParseProtocols:
     def test_names_are_added_to_the_defaults(self) -> None:
         protocols = parse_protocols("--protocol", ["rack-affinity=sticky", "range=sticky"])
-        assert protocols["rack-affinity"] == STRATEGIES["sticky"]
-        assert protocols["range"] == STRATEGIES["sticky"]
+        assert protocols["rack-affinity"] == PROTOCOL_STRATEGIES["sticky"]
+        assert protocols["range"] == PROTOCOL_STRATEGIES["sticky"]
         assert protocols["roundrobin"] == DEFAULT_PROTOCOLS["roundrobin"]
 
     @pytest.mark.parametrize("pair", ["rack-affinity", "=range", "x=best", "x="])
@@ -118,18 +117,18 @@ class TestUserData:
     @pytest.mark.parametrize(("version", "generation"), [(0, -1), (1, 7)])
     def test_sticky(self, version: int, generation: int, prefixed: bool) -> None:
         data = sticky_user_data({"t": [0, 2], "u": [5]}, 7, version, prefixed=prefixed)
-        read = read_foreign_user_data(data)
-        assert {topic: list(each) for topic, each in read.owned.items()} == {"t": [0, 2], "u": [5]}
-        assert read.generation == generation
+        owned, read_generation = read_foreign_user_data(data)
+        assert {topic: list(tps) for topic, tps in owned.items()} == {"t": [0, 2], "u": [5]}
+        assert read_generation == generation
 
     def test_the_generation_of_javas_cooperative_sticky(self) -> None:
-        assert read_foreign_user_data(struct.pack(">i", 12)).generation == 12
-        assert read_foreign_user_data(struct.pack(">i", -9)).generation == -1
+        assert read_foreign_user_data(struct.pack(">i", 12)) == ({}, 12)
+        assert read_foreign_user_data(struct.pack(">i", -9)) == ({}, -1)
 
     @given(st.binary(max_size=200))
     def test_any_bytes_are_read(self, data: bytes) -> None:
-        read = read_foreign_user_data(data)
-        assert read.generation >= -1
+        _, generation = read_foreign_user_data(data)
+        assert generation >= -1
 
     @given(st.binary(max_size=100), st.lists(st.sampled_from(["t", "orders"]), max_size=3))
     def test_splitting_keeps_the_rest(self, data: bytes, topics: list[str]) -> None:
@@ -177,12 +176,12 @@ class TestReadMembers:
         assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
 
     def test_members_that_say_nothing_get_back_what_they_had(self) -> None:
-        previous = PreviousAssignment([Previous("m", None, "c", None, {"t": [2]})], 8)
+        previous = PreviousAssignment([RawMember("m", None, b"")], {"m": {"t": [2]}}, 8)
         member = RawMember("m", None, subscription(["t"]))
         assert self.read("roundrobin", member, previous=previous) == {"m": ({"t": [2]}, 8, False)}
 
     def test_cooperative_members_that_own_nothing_own_nothing(self) -> None:
-        previous = PreviousAssignment([Previous("m", None, "c", None, {"t": [2]})], 8)
+        previous = PreviousAssignment([RawMember("m", None, b"")], {"m": {"t": [2]}}, 8)
         member = RawMember("m", None, subscription(["t"]))
         read = self.read("cooperative-sticky", member, previous=previous)
         assert read == {"m": ({}, -1, False)}
@@ -220,41 +219,48 @@ class TestReadMembers:
 
 
 class TestMatchPrevious:
-    def match(self, previous: list[Previous], *members: RawMember) -> dict[str, Owned]:
-        return match_previous(members, PreviousAssignment(previous, 1))
+    def match(self, before: Sequence[RawMember], *members: RawMember) -> dict[str, Owned]:
+        """Match with members of which the first had partition 0, the second partition 1."""
+        owned = {member.id: {"t": [number]} for number, member in enumerate(before)}
+        return match_previous(members, PreviousAssignment(before, owned, 1))
 
     def test_by_member_id(self) -> None:
-        previous = [Previous("m", None, "c", "h1", {"t": [0]})]
-        found = self.match(previous, RawMember("m", None, b"", "other", "h2"))
+        found = self.match([member("m", host="h1")], member("m", client="other", host="h2"))
         assert found == {"m": {"t": [0]}}
 
     def test_by_instance_id(self) -> None:
-        previous = [Previous("old", "i", "c", "h", {"t": [0]})]
-        assert self.match(previous, RawMember("new", "i", b"", "c", "h")) == {"new": {"t": [0]}}
-        assert self.match(previous, RawMember("new", "j", b"", "c", "h")) == {}
+        before = [member("old", "i")]
+        assert self.match(before, member("new", "i")) == {"new": {"t": [0]}}
+        assert self.match(before, member("new", "j")) == {}
 
     def test_by_client_id_and_host(self) -> None:
-        previous = [
-            Previous("old-1", None, "c", "h1", {"t": [0]}),
-            Previous("old-2", None, "c", "h2", {"t": [1]}),
-        ]
-        found = self.match(previous, RawMember("new", None, b"", "c", "h2"))
-        assert found == {"new": {"t": [1]}}
+        before = [member("old-1", host="h1"), member("old-2", host="h2")]
+        assert self.match(before, member("new", host="h2")) == {"new": {"t": [1]}}
 
     def test_by_client_id_if_no_host_is_known(self) -> None:
-        uuid = "0" * 36
-        previous = [Previous(f"c-{uuid}", None, "c", None, {"t": [0]})]
-        found = self.match(previous, RawMember(f"c-{'1' * 36}", None, b""))
-        assert found == {f"c-{'1' * 36}": {"t": [0]}}
+        old, new = f"c-{'0' * 36}", f"c-{'1' * 36}"
+        found = self.match([member(old, host=None)], member(new, client="", host=None))
+        assert found == {new: {"t": [0]}}
 
     def test_nobody_gets_what_a_present_member_had(self) -> None:
-        previous = [Previous("m", None, "c", "h", {"t": [0]})]
-        found = self.match(
-            previous, RawMember("a", None, b"", "c", "h"), RawMember("m", None, b"", "c", "h")
-        )
-        assert found == {"m": {"t": [0]}}
+        assert self.match([member("m")], member("a"), member("m")) == {"m": {"t": [0]}}
 
     def test_equal_names_are_matched_once_each(self) -> None:
-        previous = [Previous(f"old-{n}", None, "c", "h", {"t": [n]}) for n in range(2)]
-        members = [RawMember(f"new-{n}", None, b"", "c", "h") for n in range(3)]
-        assert self.match(previous, *members) == {"new-0": {"t": [0]}, "new-1": {"t": [1]}}
+        before = [member(f"old-{n}") for n in range(2)]
+        found = self.match(before, *(member(f"new-{n}") for n in range(3)))
+        assert found == {"new-0": {"t": [0]}, "new-1": {"t": [1]}}
+
+
+def member(
+    name: str, instance: str | None = None, *, client: str = "c", host: str | None = "h"
+) -> RawMember:
+    return RawMember(name, instance, b"", client, host)
+
+
+def test_a_described_assignment_ignores_what_cannot_be_read() -> None:
+    good = write_assignments({"m": {"t": [1]}})["m"]
+    members = [RawMember("m", None, b"", assignment=good)]
+    members += [RawMember(f"odd{n}", None, b"", assignment=b"x" * n) for n in range(3)]
+    previous = PreviousAssignment.of(members)
+    assert [name for name, owned in previous.owned.items() if owned] == ["m"]
+    assert list(previous.owned["m"]["t"]) == [1]

@@ -9,14 +9,13 @@ import pytest
 
 from rackward.kafka.groups import LEAD_CLIENT_ID, leads_for_rackward
 from rackward.lead.take_over import (
+    Decision,
     TakeOver,
     TakeOverPolicy,
     TakeOverState,
     bucket,
-    capacity,
     decide,
     decide_outside,
-    first_key,
     id_cost,
     members_ahead,
 )
@@ -43,34 +42,25 @@ def test_buckets_are_those_of_a_java_hash_map(key: str, in_16: int, in_32: int) 
 
 def test_the_order_is_that_of_a_java_hash_map() -> None:
     # As Java 17 prints the keys of a HashMap that was filled with member-0 to member-13.
-    order = [5, 6, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
-    left = [f"member-{n}" for n in range(14)]
-    buckets = capacity(14)
-    assert sorted(left, key=lambda each: bucket(each, buckets)) == [f"member-{n}" for n in order]
-    assert first_key(left) == "member-5"
+    order = [f"member-{n}" for n in (5, 6, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0)]
+    members = [f"member-{n}" for n in range(14)]
+    assert sorted(members, key=lambda member: bucket(member, 32)) == order
 
 
 @pytest.mark.parametrize(
     ("members", "buckets"), [(0, 16), (12, 16), (13, 32), (24, 32), (25, 64), (1000, 2048)]
 )
 def test_a_map_grows_when_it_is_three_quarters_full(members: int, buckets: int) -> None:
-    assert capacity(members) == buckets
+    others = [f"c-{uuid.UUID(int=n)}" for n in range(max(0, members - 1))]
+    candidate = f"c-{uuid.UUID(int=5000)}"
+    own = bucket(candidate, buckets)
+    assert members_ahead(candidate, others) == [m for m in others if bucket(m, buckets) <= own]
 
 
-def test_the_first_key_of_a_bucket_is_the_one_inserted_first() -> None:
-    assert first_key([]) is None
+def test_a_member_of_the_same_bucket_is_ahead_of_a_later_one() -> None:
     assert bucket("a", 16) == bucket("ab", 16) == 1
-    assert first_key(["ab", "a"]) == "ab"
-    assert first_key(["a", "ab"]) == "a"
-
-
-def test_members_ahead_include_all_that_would_lead_first() -> None:
-    ids = [f"c-{uuid.UUID(int=n)}" for n in range(1, 9)]
-    for at, candidate in enumerate(ids):
-        others = ids[:at] + ids[at + 1 :]
-        ahead = members_ahead(candidate, others)
-        left = [each for each in others if each not in ahead]
-        assert first_key([*left, candidate]) == candidate
+    assert members_ahead("a", ["ab"]) == ["ab"]
+    assert members_ahead("ab", ["a"]) == ["a"]
 
 
 class TestIdCost:
@@ -101,64 +91,68 @@ class TestIdCost:
 
 
 class TestDecide:
+    MEMBERS: ClassVar[list[str]] = [f"c-{uuid.UUID(int=n)}" for n in range(1, 6)]
+
     def decide(
         self,
         leader: str = "c-1",
-        *,
-        ahead: tuple[str, ...] = (),
-        waiting: tuple[str, ...] = (),
+        *others: str,
+        me: str = ME,
         static: tuple[str, ...] = (),
         policy: TakeOverPolicy = REMOVE,
         state: TakeOverState | None = None,
         now: float = 1000.0,
-    ) -> tuple[str, ...]:
-        state = state or TakeOverState()
-        return decide(ME, leader, ahead, waiting, static, policy, state, now).remove
+    ) -> Decision:
+        members = {m: f"instance-{m}" if m in static else None for m in (leader, *others)}
+        return decide(me, leader, members, policy, state or TakeOverState(), now)
 
     def test_waiting_removes_nobody(self) -> None:
-        assert self.decide(policy=TakeOverPolicy(TakeOver.WAIT)) == ()
+        assert self.decide(policy=TakeOverPolicy(TakeOver.WAIT)).remove == ()
 
     def test_the_leader_is_removed_and_those_that_would_lead_next(self) -> None:
-        assert self.decide() == ("c-1",)
-        assert self.decide(ahead=("c-2", "c-1", "c-3")) == ("c-1", "c-2", "c-3")
+        leader, *others = self.MEMBERS
+        for me in (f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100)):
+            ahead = {*members_ahead(me, self.MEMBERS)} - {leader}
+            removed = self.decide(leader, *others, me=me).remove
+            assert removed == (leader, *sorted(ahead))
 
     def test_no_member_that_is_there_to_lead_is_removed(self) -> None:
-        assert self.decide(OTHER) == ()
-        assert self.decide(ahead=(OTHER,)) == ("c-1",)
+        assert self.decide(OTHER).remove == ()
+        ids = (f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100))
+        assert all(self.decide("c-1", OTHER, me=me).remove in ((), ("c-1",)) for me in ids)
 
     def test_of_several_only_the_lowest_id_removes(self) -> None:
-        assert self.decide(waiting=(OTHER,)) == ("c-1",)
-        assert self.decide(waiting=(f"{LEAD_CLIENT_ID}-0",)) == ()
+        assert self.decide("c-1", OTHER).remove == ("c-1",)
+        assert self.decide("c-1", f"{LEAD_CLIENT_ID}-0").remove == ()
 
     def test_static_members_are_removed_only_if_permitted(self) -> None:
-        assert self.decide(static=("c-1",)) == ()
-        assert self.decide(ahead=("c-2",), static=("c-2",)) == ("c-1",)
-        permitted = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
-        assert self.decide(ahead=("c-2",), static=("c-1", "c-2"), policy=permitted) == (
-            "c-1",
-            "c-2",
+        assert self.decide(static=("c-1",)).remove == ()
+        me = next(
+            me
+            for me in (f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100))
+            if members_ahead(me, ["c-2"])
         )
+        assert self.decide("c-1", "c-2", me=me, static=("c-2",)).remove == ("c-1",)
+        permitted = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
+        static = ("c-1", "c-2")
+        assert self.decide(*static, me=me, static=static, policy=permitted).remove == static
 
     def test_the_cool_down_ends(self) -> None:
         state = TakeOverState().removed(1000.0)
-        assert self.decide(state=state, now=1059.0) == ()
-        assert self.decide(state=state, now=1060.0) == ("c-1",)
-
-    def test_the_decision_says_when_the_cool_down_ends(self) -> None:
-        state = TakeOverState().removed(1000.0)
-        decision = decide(ME, "c-1", (), (), (), REMOVE, state, 1020.0)
-        assert decision.retry_after == 40.0
+        assert self.decide(state=state, now=1059.0).remove == ()
+        assert self.decide(state=state, now=1020.0).retry_after == 40.0
+        assert self.decide(state=state, now=1060.0).remove == ("c-1",)
 
     def test_it_stops_after_so_many_attempts_until_it_has_led(self) -> None:
         state = TakeOverState()
         for attempt in range(3):
             state = state.removed(100.0 * attempt)
-        assert self.decide(state=state) == ()
-        assert self.decide(state=state.leading()) == ("c-1",)
+        assert self.decide(state=state).remove == ()
+        assert self.decide(state=state.leading()).remove == ("c-1",)
 
     def test_leading_does_not_end_the_cool_down(self) -> None:
         state = TakeOverState().removed(1000.0).leading()
-        assert self.decide(state=state, now=1010.0) == ()
+        assert self.decide(state=state, now=1010.0).remove == ()
 
 
 def test_members_that_lead_are_recognised_by_their_client_id() -> None:
@@ -167,27 +161,23 @@ def test_members_that_lead_are_recognised_by_their_client_id() -> None:
     assert not leads_for_rackward(f"rackward-{uuid.uuid4()}")
 
 
-class TestDecideOutside:
-    def decide(
-        self,
-        *members: str,
-        static: tuple[str, ...] = (),
-        policy: TakeOverPolicy = REMOVE,
-        state: TakeOverState | None = None,
-    ) -> tuple[str, ...]:
-        return decide_outside(members, static, policy, state or TakeOverState(), 1000.0).remove
-
-    def test_all_members_are_removed_or_none(self) -> None:
-        assert self.decide("c-2", "c-1") == ("c-1", "c-2")
-        assert self.decide("c-1", policy=TakeOverPolicy(TakeOver.WAIT)) == ()
-
-    def test_none_if_one_of_them_leads_for_rackward(self) -> None:
-        assert self.decide("c-1", OTHER) == ()
-
-    def test_none_if_one_of_them_is_static_unless_permitted(self) -> None:
-        assert self.decide("c-1", "c-2", static=("c-2",)) == ()
-        permitted = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
-        assert self.decide("c-1", static=("c-1",), policy=permitted) == ("c-1",)
-
-    def test_none_within_the_cool_down(self) -> None:
-        assert self.decide("c-1", state=TakeOverState().removed(990.0)) == ()
+@pytest.mark.parametrize(
+    ("others", "policy", "removed_at", "removed"),
+    [
+        ({"c-2": None, "c-1": None}, REMOVE, None, ("c-1", "c-2")),
+        ({"c-1": None}, TakeOverPolicy(TakeOver.WAIT), None, ()),
+        ({"c-1": None, OTHER: None}, REMOVE, None, ()),
+        ({"c-1": None, "c-2": "static"}, REMOVE, None, ()),
+        ({"c-1": "s"}, TakeOverPolicy(TakeOver.REMOVE, remove_static=True), None, ("c-1",)),
+        ({"c-1": None}, REMOVE, 990.0, ()),
+    ],
+    ids=["all", "waiting", "another process", "static", "static permitted", "cool-down"],
+)
+def test_from_outside_all_members_are_removed_or_none(
+    others: dict[str, str | None],
+    policy: TakeOverPolicy,
+    removed_at: float | None,
+    removed: tuple[str, ...],
+) -> None:
+    state = TakeOverState(removed_at, int(removed_at is not None))
+    assert decide_outside(others, policy, state, 1000.0).remove == removed

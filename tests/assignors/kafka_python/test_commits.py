@@ -17,8 +17,8 @@ import pytest
 from kafka import errors
 from kafka.structs import OffsetAndMetadata
 
-from assignors.kafka_python import commit_queue
-from assignors.kafka_python.commit_queue import (
+from assignors.kafka_python import commits
+from assignors.kafka_python.commits import (
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,
     Commit,
@@ -26,8 +26,7 @@ from assignors.kafka_python.commit_queue import (
     CommitResponse,
     MemberIdentity,
     NoCoordinatorError,
-    TopicPartition,
-    never_retry,
+    PartitionKey,
 )
 
 A, B = ("t", 0), ("t", 1)
@@ -48,11 +47,11 @@ class Group:
         self.group_instance_id: str | None = None
         self.member: MemberIdentity = (1, "m")
         self.generation = 1
-        self.committed: dict[TopicPartition, int] = {}
-        self.requests: list[tuple[int, dict[TopicPartition, int]]] = []
+        self.committed: dict[PartitionKey, int] = {}
+        self.requests: list[tuple[int, dict[PartitionKey, int]]] = []
         self.in_flight = 0
         self.dead: list[str] = []
-        self.respond: Callable[[dict[TopicPartition, int]], int] = lambda _: 0
+        self.respond: Callable[[dict[PartitionKey, int]], int] = lambda _: 0
         self.reachable = True
         self.proceed = threading.Event()
         self.proceed.set()
@@ -61,13 +60,11 @@ class Group:
             call_soon_threadsafe=lambda run: asyncio.run_coroutine_threadsafe(run(), loop),
             sleep=lambda seconds: asyncio.sleep(min(seconds, 0.001)),
         )
-        self.manager = SimpleNamespace(
-            send=self._send,
-            cluster=SimpleNamespace(
-                broker_metadata=lambda _: SimpleNamespace(host="h", port=1),
-                topic_id=lambda topic: self.topic_ids.get(topic),  # noqa: PLW0108 - replaced by tests
-                request_update=lambda: self.updates.append(len(self.requests)),
-            ),
+        self.manager = SimpleNamespace(send=self._send)
+        self.cluster = SimpleNamespace(
+            broker_metadata=lambda _: SimpleNamespace(host="h", port=1),
+            topic_id=lambda topic: self.topic_ids.get(topic),  # noqa: PLW0108 - replaced by tests
+            request_update=lambda: self.updates.append(len(self.requests)),
         )
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.updates: list[int] = []
@@ -147,13 +144,13 @@ class Calls:
 
     def __init__(self, group: Group) -> None:
         self.queue = CommitQueue(group)
-        self.responses: list[tuple[dict[TopicPartition, int], CommitResponse]] = []
+        self.responses: list[tuple[dict[PartitionKey, int], CommitResponse]] = []
         self._group = group
 
     def __call__(
         self,
-        offsets: dict[TopicPartition, int],
-        retry: Callable[[Commit, int], MemberIdentity | None] = never_retry,
+        offsets: dict[PartitionKey, int],
+        retry: Callable[[Commit, int], MemberIdentity | None] | None = None,
         timeout: float = SECONDS,
     ) -> None:
         self.queue.put(
@@ -203,7 +200,7 @@ def test_a_retriable_error_is_retried_before_later_commits(group: Group) -> None
         [LOADING, NOT_COORDINATOR, errors.NodeNotReadyError(), 0]
     )
 
-    def respond(_: dict[TopicPartition, int]) -> int:
+    def respond(_: dict[PartitionKey, int]) -> int:
         code = next(codes)
         if isinstance(code, Exception):
             raise code
@@ -228,7 +225,7 @@ def test_a_retriable_error_is_retried_before_later_commits(group: Group) -> None
 def test_a_commit_of_an_old_generation_is_not_sent_again(group: Group) -> None:
     """A retry would replace offset 150, committed by the next owner, by 100."""
 
-    def respond(_: dict[TopicPartition, int]) -> int:
+    def respond(_: dict[PartitionKey, int]) -> int:
         group.member, group.generation = (2, "m"), 2
         group.committed[A] = 150
         group.respond = lambda _: 0
@@ -278,7 +275,7 @@ def test_a_commit_may_be_retried_until_the_end_of_a_rebalance(group: Group) -> N
 
 
 def test_a_retry_is_sent_as_the_member_that_retry_as_returns(group: Group) -> None:
-    def respond(_: dict[TopicPartition, int]) -> int:
+    def respond(_: dict[PartitionKey, int]) -> int:
         group.member, group.generation = (2, "m"), 2
         return 0
 
@@ -362,7 +359,7 @@ def test_an_unexpected_error_is_the_response(
     def fail(*_: object) -> None:
         raise ValueError("planted")
 
-    monkeypatch.setattr(commit_queue, "_build_request", fail)
+    monkeypatch.setattr(commits, "_build_request", fail)
     commit = Calls(group)
     commit({A: 1})
     commit.queue.flush(SECONDS)
@@ -374,9 +371,9 @@ def test_an_unexpected_error_is_the_response(
 def test_committed_offsets_never_go_back(group: Group, seed: int) -> None:
     """With random errors, lost responses and rebalances; offsets grow from call to call."""
     rng = random.Random(seed)
-    states: list[dict[TopicPartition, int]] = []
+    states: list[dict[PartitionKey, int]] = []
 
-    def respond(_: dict[TopicPartition, int]) -> int:
+    def respond(_: dict[PartitionKey, int]) -> int:
         chance = rng.random()
         if chance < 0.1:
             # The response is lost; the offsets may or may not have been committed.
@@ -395,9 +392,7 @@ def test_committed_offsets_never_go_back(group: Group, seed: int) -> None:
     group.respond = respond
     commit = Calls(group)
     partitions = [("t", p) for p in range(4)]
-    retry = rng.choice(
-        (never_retry, lambda c, code: c.member if code == REBALANCE_IN_PROGRESS else None)
-    )
+    retry = rng.choice((None, lambda c, code: c.member if code == REBALANCE_IN_PROGRESS else None))
     for offset in range(1, 300):
         commit(dict.fromkeys(rng.sample(partitions, rng.randint(1, 4)), offset), retry)
         if rng.random() < 0.1:
