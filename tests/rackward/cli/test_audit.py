@@ -178,7 +178,7 @@ def test_the_page_is_whole_and_escapes_names() -> None:
     tags.feed(page)
     assert "script" not in tags.tags
     assert "img" not in tags.tags
-    assert tags.links == ["data:,"]
+    assert tags.links == ["data:,", "#main"]
     assert tags.tags.count("tr") == 1 + len(REPORT.groups)
     assert "2026-11-23 09:30 UTC" in tags.text
     assert UNTRUSTED_NAME.replace("\x1b", "\\x1b") in tags.text
