@@ -101,6 +101,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         function(**values)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__module__ = function.__module__
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command

@@ -103,47 +103,35 @@ _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
 POLL_SECONDS = 0.5
 
 
-class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A group, and what leading it would begin with: the event ``plan``.
+class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A group: in the event ``status`` as it is led, in the event ``plan`` before it is.
 
     state
         ``none``: the group does not exist.
+    reason
+        Why it is not led; empty if it is.
     off_rack, optimum
         Its off-rack partitions now and at best; null if it is not stable or has no members.
+    last_rebalance
+        The time of the last one that was led.
+    action
+        What leading it would begin with; null in the event ``status``.
     """
 
     group: str
     state: str
+    reason: str = ""
     protocol: str
-    members: int
+    generation: int | None = None
+    members: int | None
     partitions: int | None = None
     off_rack: int | None = None
     optimum: int | None = None
-    action: str
+    last_rebalance: str | None = None
+    action: str | None = None
 
 
-class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a group that is led, or not: the event ``status``.
-
-    reason
-        Why it is not led; empty if it is.
-    last_rebalance
-        The time of the last one that was led.
-    """
-
-    group: str
-    state: str
-    reason: str
-    protocol: str
-    generation: int | None
-    members: int | None
-    partitions: int | None
-    off_rack: int | None
-    optimum: int | None
-    last_rebalance: str | None
-
-
-@app.command(epilog=EPILOG, results=(GroupPlan, GroupStatus))
+@app.command(epilog=EPILOG, results=(LeadRow,))
 def lead(
     groups: Annotated[
         list[str],
@@ -216,7 +204,7 @@ def lead(
                 stdout().print(_table(plans))
             if run.dry_run:
                 return
-            members = format_count(sum(plan.members > 0 for plan in plans), "member")
+            members = format_count(sum(bool(plan.members) for plan in plans), "member")
             confirm(
                 f"Evict {members} of these groups? They rejoin at their next heartbeat", run.yes
             )
@@ -285,7 +273,7 @@ def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
 
 def plan_groups(
     admin: AdminConnection, names: Sequence[str], lead_options: LeadOptions
-) -> list[GroupPlan]:
+) -> list[LeadRow]:
     """Return, for each group, its figures now and at best, and what leading it would begin with."""
     brokers = read_state(admin, (), reassignments=False).view.racks()
     found = find_groups(admin, brokers, names)
@@ -293,7 +281,7 @@ def plan_groups(
     plans = []
     for name in names:
         group = found.get(name)
-        plan = GroupPlan(
+        plan = LeadRow(
             group=name,
             state="none" if group is None else group.state,
             protocol="" if group is None else group.protocol,
@@ -345,10 +333,10 @@ def _run(leader: GroupLeader, as_json: bool) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def group_status(status: LeadStatus) -> GroupStatus:
+def group_status(status: LeadStatus) -> LeadRow:
     """Return a status as the JSON of the command has it."""
     metrics, at = status.metrics, status.last_rebalance
-    return GroupStatus(
+    return LeadRow(
         group=status.group,
         state=status.state,
         reason=status.reason,
@@ -362,14 +350,14 @@ def group_status(status: LeadStatus) -> GroupStatus:
     )
 
 
-def _table(rows: Sequence[GroupPlan] | Sequence[GroupStatus]) -> Table:
+def _table(rows: Sequence[LeadRow]) -> Table:
     figures = map(number, ("Mem-\nbers", "Parti-\ntions", "Off-\nrack", "At\nbest"))
-    planned = all(isinstance(row, GroupPlan) for row in rows)
+    planned = any(row.action for row in rows)
     last = ("Action",) if planned else ("Last rebalance", "Note")
     shown = table("Group", "State", "Assignor", *figures, *last)
     for row in rows:
         counts = (row.members, row.partitions, row.off_rack, row.optimum)
-        more = (row.action,) if isinstance(row, GroupPlan) else (row.last_rebalance, row.reason)
+        more = (row.action,) if planned else (row.last_rebalance, row.reason)
         cells = (row.group, row.state, row.protocol, *counts, *more)
         shown.add_row(*("-" if cell in (None, "") else text(cell) for cell in cells))
     return shown

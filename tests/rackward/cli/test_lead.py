@@ -64,4 +64,5 @@ def test_a_status_as_fields() -> None:
         "off_rack": 1,
         "optimum": 1,
         "last_rebalance": "2026-01-02T03:04:05+00:00",
+        "action": None,
     }

@@ -1,16 +1,19 @@
-"""The root command: help, version, errors in one line, signals."""
+"""The root command: help, version, errors in one line, signals, completion."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import rackward.cli.main
 from placement_core import RackwardError
@@ -19,58 +22,9 @@ from tests.support.waiting import TEST_TIMEOUT
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
 
-def rackward_command(
-    *arguments: str, environment: Mapping[str, str] = PLAIN
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rackward.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=2 * TEST_TIMEOUT,
-        check=False,
-        env=environment,
-    )
-
-
-def test_version() -> None:
-    done = rackward_command("--version")
-    assert (done.returncode, done.stdout) == (0, "rackward 0.1.0\n")
-
-
-def test_help_of_demo() -> None:
-    done = rackward_command("demo", "--help")
-    assert done.returncode == 0
-    for word in (
-        "--bootstrap-server",
-        "--seed",
-        "has the cluster, is_optimal and",
-        "Exit status: 0 success; 1",
-    ):
-        assert word in done.stdout
-
-
-def test_root_help_lists_every_command_with_whole_sentences() -> None:
-    environment = {**PLAIN, "COLUMNS": "80"}
-    shown = rackward_command("--help", environment=environment)
-    assert shown.returncode == 0
-    assert max(map(len, shown.stdout.splitlines())) <= 80
-    text = " ".join(shown.stdout.split())
-    for name, command in rackward.cli.main.COMMANDS.items():
-        assert f"{name} {command.summary}" in text
-        assert command.summary.endswith(".")
-
-
-@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
-def test_group_help_lists_every_command_with_whole_sentences(group: str) -> None:
-    shown = rackward_command(group, "--help", environment={**PLAIN, "COLUMNS": "80"})
-    assert shown.returncode == 0
-    # A line for each command; longer summaries continue on indented lines.
-    listed = shown.stdout.split("Commands:")[1]
-    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
-    assert {name for name, _ in commands} == set(HELP_PAGES[group])
-    for _, summary in commands:
-        assert summary.endswith(".")
-        assert not summary.endswith("...")
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rackward.cli.main.run(["--version"]) == 0
+    assert capsys.readouterr().out == "rackward 0.1.0\n"
 
 
 # Packages of other extras than cli.
@@ -91,6 +45,58 @@ HELP_PAGES = {
     "traffic": ("collect", "run", "what-if", "stream", "report"),
     "rack": (),
 }
+
+
+@pytest.fixture
+def shown_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Return a function that returns the help of a command, in 80 columns."""
+
+    def show(*command: str) -> str:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert rackward.cli.main.run([*command, "--help"]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_root_help_lists_whole_sentences(shown_help: Callable[..., str]) -> None:
+    shown = shown_help()
+    assert max(map(len, shown.splitlines())) <= 80
+    text = " ".join(shown.split())
+    for name, command in rackward.cli.main.COMMANDS.items():
+        assert f"{name} {command.summary}" in text
+        assert command.summary.endswith(".")
+
+
+@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
+def test_group_help_lists_whole_sentences(group: str, shown_help: Callable[..., str]) -> None:
+    # A line for each command; longer summaries continue on indented lines.
+    listed = shown_help(group).split("Commands:")[1]
+    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
+    assert {name for name, _ in commands} == set(HELP_PAGES[group])
+    for _, summary in commands:
+        assert summary.endswith(".")
+        assert not summary.endswith("...")
+
+
+def all_commands(group: Any) -> Iterator[Any]:
+    for name in group.list_commands(typer.Context(group)):
+        command = group.get_command(typer.Context(group), name)
+        yield from all_commands(command) if hasattr(command, "list_commands") else [command]
+
+
+def test_the_json_of_commands_is_in_the_reference() -> None:
+    """Those of the demo and of traffic are tables of other packages."""
+    root = typer.main.get_command(rackward.cli.main.app)
+    without = {
+        command.callback.__module__.split(".")[2]
+        for command in all_commands(root)
+        if any("--json" in option.opts for option in command.params)
+        and not getattr(command.callback, "results", ())
+    }
+    assert without == {"demo", "traffic"}
 
 
 def test_help_of_every_command_needs_only_the_extra_cli() -> None:
@@ -244,3 +250,34 @@ def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TEST_TIMEOUT)
     assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+MAIN = "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()"
+
+
+def completed(*arguments: str, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    ).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_of_each_shell(shell: str) -> None:
+    script = completed("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_RACKWARD_COMPLETE=complete_" + shell in script
+    if shutil.which(shell):
+        # -n: parse it, do not run it.
+        subprocess.run([shell, "-n"], input=script, text=True, timeout=60, check=True)
+
+
+def test_completion_of_a_subcommand() -> None:
+    completions = completed(
+        _RACKWARD_COMPLETE="complete_bash", COMP_WORDS="rackward topics cre", COMP_CWORD="2"
+    )
+    assert completions.split() == ["create"]
