@@ -210,7 +210,7 @@ def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -
                     assert locality["after"] == PARTITIONS - row["layout"]["off_rack"]
 
 
-def test_the_table_fits_80_columns_and_a_pipe_has_a_line_per_group(
+def test_table_has_80_columns_and_a_pipe_a_line_per_group(
     side_by_side: Groups, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names = side_by_side.ids

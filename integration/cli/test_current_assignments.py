@@ -94,7 +94,7 @@ def run_rounds(cluster: Cluster, groups: list[ConsumerGroup], rounds: int = ROUN
         pytest.param(Java(RANGE), "range", id="java-range"),
     ],
 )
-def test_leaders_move_to_the_members_of_a_group_that_ignores_them(
+def test_leaders_move_to_members_of_groups_ignoring_them(
     cluster: Cluster, topic: str, tmp_path: Path, client: MakeClient, assignor: str
 ) -> None:
     path = tmp_path / "leaders.json"

@@ -168,9 +168,7 @@ def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> N
         assert better == (explanation["off_rack"] > 6)
 
 
-def test_groups_of_other_assignors_and_groups_that_cannot_be_explained(
-    cluster: Cluster, topic: str
-) -> None:
+def test_other_assignors_and_unexplainable_groups(cluster: Cluster, topic: str) -> None:
     foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
     with foreign as group:
         group.start("m1")

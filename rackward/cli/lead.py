@@ -213,7 +213,7 @@ def lead(
         GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
         nullcontext() if address is None else _health_port(*address, it),
     ):
-        _run(it, as_json=run.as_json)
+        show_status(it, as_json=run.as_json)
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -313,7 +313,7 @@ def _action(group: Group | None, lead_options: LeadOptions) -> str:
     return "join, remove its leader, and lead"
 
 
-def _run(leader: GroupLeader, as_json: bool) -> None:
+def show_status(leader: GroupLeader, as_json: bool) -> None:
     """Show the groups whenever they change, until a signal.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.

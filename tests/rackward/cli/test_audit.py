@@ -62,7 +62,7 @@ def test_the_table_fits_80_columns() -> None:
     assert "\x1b" not in text
 
 
-def test_the_remark_about_parentheses_needs_a_figure_in_parentheses() -> None:
+def test_hypothetical_figures_are_explained() -> None:
     """A group of the new protocol may have no figures: no members, or topics that are gone."""
     (row,) = [each for each in REPORT.groups if each.group == "search"]
     alone = replace(REPORT, groups=(row,))

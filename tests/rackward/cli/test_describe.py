@@ -186,7 +186,7 @@ def test_json_does_not_change_strings(capsys: pytest.CaptureFixture[str]) -> Non
     assert '"b": [1, -2]' in text
 
 
-def test_a_throttle_in_force_is_a_warning_unless_replicas_are_reassigned() -> None:
+def test_throttle_is_a_warning_unless_replicas_are_reassigned() -> None:
     rates = Rates(500_000, 500_000)
     lists = {"t": {"leader.replication.throttled.replicas": "*"}}
     settings = ThrottleSettings(BrokerThrottle(rates), {}, lists)

@@ -166,7 +166,7 @@ def kinds(explained: ExplainedGroup) -> dict[str, list[tuple[str, int | None]]]:
     }
 
 
-def test_a_group_of_the_new_protocol_is_advised_to_move_leaders_only() -> None:
+def test_new_protocol_is_advised_to_move_leaders_only() -> None:
     new = replace(LOPSIDED, type="consumer", protocol="uniform")
     shuffled = cluster_state({TOPIC: [LED["abc"[p % 3]] for p in range(12)]}).view
     assert kinds(explain(new, shuffled)) == {"not-optimal": [("fit-leaders", 0)]}
@@ -188,7 +188,7 @@ def test_a_group_of_the_new_protocol_is_advised_to_move_leaders_only() -> None:
     }
 
 
-def test_racks_are_advised_as_the_protocol_of_the_members_permits() -> None:
+def test_rack_advice_depends_on_what_members_can_send() -> None:
     def text(can_send: bool | None, protocol: str = "range") -> str:
         members = tuple(
             replace(each, rack=None, can_send_rack=can_send) for each in LOPSIDED.members
@@ -255,7 +255,7 @@ def test_leaders_that_cannot_move_without_a_replica_are_counted() -> None:
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best (6 have no replica there)" in text
 
 
-def test_members_that_report_no_topics_count_as_subscribed_to_assigned_ones() -> None:
+def test_members_without_topics_subscribe_to_assigned_ones() -> None:
     members = tuple(replace(each, topics=frozenset()) for each in LOPSIDED.members)
     changed = replace(LOPSIDED, members=members)
     assert topics_read(changed) == {TOPIC}
@@ -280,7 +280,7 @@ def test_groups_that_cannot_be_explained(group: Group | None, message: str) -> N
     assert "\n" not in str(refused.value)
 
 
-def test_in_a_pipe_lines_are_not_wrapped_and_as_long_as_their_text(
+def test_lines_are_not_wrapped_in_a_pipe(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)

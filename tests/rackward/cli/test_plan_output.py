@@ -80,7 +80,7 @@ def test_json_of_a_change() -> None:
     assert change_result(replace(CHANGE, sizes={})).bytes is None
 
 
-def test_only_the_topics_of_the_plan_are_counted_against_the_rack_rules() -> None:
+def test_rack_rules_count_topics_of_the_plan_only() -> None:
     view = cluster_state({"t": [(0, 1)], "u": [(2, 3)] * 5}).view
     move = Move(TopicPartition("t", 0), (0, 1), (0, 2))
     assert PlannedChange(view, (move,), {}).rack_rule_violations() == (6, 5)
@@ -96,7 +96,7 @@ def test_removed_replicas_are_announced() -> None:
     assert "to remove" not in shown(CHANGE)
 
 
-def test_help_says_that_a_lower_replication_factor_removes_replicas() -> None:
+def test_help_of_replication_factor_mentions_removal() -> None:
     (option,) = (
         each
         for each in get_command(placement_app).commands["plan"].params  # type: ignore[attr-defined]

@@ -61,7 +61,7 @@ def only(view: ClusterView, group: Group) -> ClusterView:
 
 
 @pytest.mark.parametrize("block", range(2))
-def test_figures_are_those_of_explanations_and_of_layouts_of_the_whole_cluster(block: int) -> None:
+def test_figures_match_explanations_and_layouts(block: int) -> None:
     moved = 0
     for seed in range(block * 20, block * 20 + 20):
         rng = random.Random(seed)
@@ -219,7 +219,7 @@ def test_groups_without_figures_are_last_with_the_reason() -> None:
     assert report.totals.now.off_rack == 2
 
 
-def test_a_topic_that_does_not_exist_and_a_cluster_without_topics() -> None:
+def test_missing_topic_and_cluster_without_topics() -> None:
     lost = group("lost", [(0, 1), (2, 3)])
     empty = ClusterState("c", ClusterView(STATE.view.brokers, {}, {}))
     (row,) = audit(reading(empty, lost)).groups
@@ -269,7 +269,7 @@ def test_brokers_and_members_without_racks() -> None:
     assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
 
 
-def test_components_are_groups_that_share_topics_through_others_too() -> None:
+def test_groups_share_topics_through_other_groups() -> None:
     topics = {"a": ["x"], "b": ["y", "z"], "c": ["x", "y"], "d": ["w"], "e": [], "f": ["w"]}
     assert groups_sharing_topics(topics) == [("a", "b", "c"), ("d", "f"), ("e",)]
     assert groups_sharing_topics({}) == []
@@ -333,7 +333,7 @@ def test_a_follower_that_is_not_in_sync_is_not_read() -> None:
     assert [(each.count, each.rack) for each in row.findings] == [(1, "a")]
 
 
-def test_members_that_join_without_a_rack_read_from_unknown_replicas() -> None:
+def test_members_without_a_rack_read_unknown_replicas() -> None:
     shares = group("g", [(4, 5), (0, 1), (2, 3)])
     silent = replace(
         shares,
@@ -351,7 +351,7 @@ def test_members_that_join_without_a_rack_read_from_unknown_replicas() -> None:
     ]
 
 
-def test_selectors_of_other_classes_and_unreadable_ones_count_as_none() -> None:
+def test_unknown_replica_selectors_count_as_none() -> None:
     far = group("far", [(4, 5), (0, 1), (2, 3)])
     for selectors in ({}, dict.fromkeys(range(6), "com.example.Selector")):
         (row,) = audit_with_selectors(far, selectors=selectors).groups

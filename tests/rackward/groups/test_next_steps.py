@@ -146,7 +146,7 @@ def test_groups_that_cannot_be_led_get_leaders_only() -> None:
         )
 
 
-def test_an_assignor_comes_before_leaders_and_commands_are_quoted() -> None:
+def test_assignor_comes_first_and_commands_are_quoted() -> None:
     steps = next_steps(
         group("consumer-g-1"),
         gains(assignor=True, layout=True, sharing=("a b",), mapping="10.0.0.0/8=az1"),

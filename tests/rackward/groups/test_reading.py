@@ -25,7 +25,7 @@ LOGS = Logs(
 )
 
 
-def test_rates_of_logs_are_those_of_a_day_or_of_an_hour_if_the_log_is_younger() -> None:
+def test_rates_are_of_a_day_or_of_an_hour_for_young_logs() -> None:
     day = {OLD: 600, YOUNG: 40, UNSIZED: 0}
     assert begins_within_day(LOGS, day) == [YOUNG, UNSIZED]
     rates = rates_of_logs(LOGS, day, hour={YOUNG: 404})
@@ -73,7 +73,7 @@ AFTER = Sample(
 )
 
 
-def test_watched_rates_are_those_of_commits_and_else_of_what_was_written() -> None:
+def test_watched_rates_are_of_commits_else_of_writes() -> None:
     rates = watched_rates(BEFORE, AFTER)
     assert rates.watched_seconds == 10.0
     young_record = 8200 / (450 - 40)
