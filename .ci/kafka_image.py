@@ -18,16 +18,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from rackward.testing.distribution import (
+from rackward.testing.docker import check_docker, has_image, local_image
+from rackward.testing.errors import ClusterError, tail
+from rackward.testing.kafka_jars import (
     KAFKA_VERSION,
     Distribution,
     cache_directory,
+    class_list,
     fetch_kafka,
     java_home,
 )
-from rackward.testing.docker import check_docker, has_image, local_image
-from rackward.testing.errors import ClusterError, tail
-from rackward.testing.startup_cache import class_list
 
 BASE = "rackward-base:bookworm"
 _SUITE = "bookworm"

@@ -27,7 +27,7 @@ from placement_core.placers import (
     SimplePlacer,
     place,
 )
-from rackward.testing.distribution import KAFKA_VERSION, cache_directory, fetch_kafka
+from rackward.testing.kafka_jars import KAFKA_VERSION, cache_directory, fetch_kafka
 
 TOPIC = "orders"
 

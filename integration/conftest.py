@@ -25,9 +25,9 @@ import pytest
 
 from rackward.testing import Cluster, ClusterError, DockerCluster, LocalCluster, broker_config
 from rackward.testing.broker_config import PORT_RANGE
-from rackward.testing.distribution import default_version
 from rackward.testing.docker import check_docker
 from rackward.testing.errors import BrokerStateError
+from rackward.testing.kafka_jars import default_version
 from rackward.testing.pytest_plugin import UniqueName, kafka_clusters, unique_name
 
 __all__ = ["cluster", "kafka_clusters", "unique_name"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,8 +31,6 @@ Texts = Annotated[Text | list[Text], Meta(description="a text, or a list of text
 Flag = Annotated[bool, Meta(description="true or false")]
 Properties = Annotated[dict[Any, Any], Meta(description="properties, each as NAME: VALUE")]
 
-_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-
 Converted = TypeVar("Converted", bound=msgspec.Struct)
 
 
@@ -42,15 +40,7 @@ class ConfigError(RackwardError, ValueError):
 
 def load(path: Path) -> Any:
     """Return the document in a YAML, JSON or TOML file. Raises ConfigError."""
-    try:
-        with path.expanduser().open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MB: give another file")
+    text = read_text(path, MAX_BYTES)
     match path.suffix.lower():
         case ".json":
             return _parse(path, "JSON", json.loads, text, ValueError)
@@ -68,6 +58,24 @@ def load(path: Path) -> Any:
     raise ConfigError(f"{path}: the name of the file has to end in .yaml, .json or .toml")
 
 
+def read_text(path: Path | None, max_bytes: int) -> str:
+    """Return the text of a file, or (None) of standard input. Raises ConfigError."""
+    name = "standard input" if path is None else str(path)
+    try:
+        if path is None:
+            content = sys.stdin.buffer.read(max_bytes + 1)
+        else:
+            with path.expanduser().open("rb") as file:
+                content = file.read(max_bytes + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{name} cannot be read: {reason}") from error
+    if len(content) > max_bytes:
+        raise ConfigError(f"{name} is larger than {max_bytes >> 20} MB: give another file")
+    return text
+
+
 def convert(document: Any, to: type[Converted], where: str) -> Converted:
     """Return the document as a Struct of type ``to``; settings of null count as left out.
 
@@ -78,7 +86,7 @@ def convert(document: Any, to: type[Converted], where: str) -> Converted:
     try:
         return msgspec.convert(document, to)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(str(error), document, to, where)) from error
+        raise ConfigError(_explain(error, document, to, where)) from error
 
 
 def properties_as_text(properties: Mapping[Any, Any]) -> dict[str, str]:
@@ -108,38 +116,27 @@ def _parse(
 def _without_nulls(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
 
 
-def _explain(message: str, document: Any, struct: type[msgspec.Struct], where: str) -> str:
-    """Return the text of a ValidationError in the words of a configuration file.
-
-    msgspec appends the location of the value: "Expected `str`, got `int` - at `$.service.listen`".
-    """
-    fault, _, location = message.partition(" - at `")
-    names = re.findall(r"\.(\w+)", location)
-    value, expected = document, struct
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-        expected = _field_type(expected, name)
-    prefix = ": ".join([where, *names])
-    section = _struct_in(expected)
-    if (unknown := _UNKNOWN_FIELD.fullmatch(fault)) and section is not None:
-        known = ", ".join(each.name for each in msgspec.structs.fields(section))
-        return f"{prefix}: unknown setting {unknown[1]!r}; the settings are {known}"
-    if not fault.startswith("Expected "):
-        return f"{prefix}: {fault}"
-    if section is not None:
-        return f"{prefix}: write settings here, each as NAME: VALUE"
-    parent = ": ".join([where, *names[:-1]])
-    shown = "not valid" if isinstance(value, Mapping | list) else repr(value)
-    return f"{parent}: {names[-1]} is {shown}: write {_description(expected)}"
-
-
-def _field_type(annotation: Any, name: str) -> Any:
-    section = _struct_in(annotation)
-    fields = () if section is None else msgspec.structs.fields(section)
-    return next((each.type for each in fields if each.name == name), None)
+def _explain(
+    error: msgspec.ValidationError, document: Any, struct: type[msgspec.Struct], where: str
+) -> str:
+    """Return the fault in a document that does not convert, found by converting its settings."""
+    if not isinstance(document, Mapping):
+        return f"{where}: write settings here, each as NAME: VALUE"
+    types = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    for name, value in document.items():
+        if name not in types:
+            return f"{where}: unknown setting {name!r}; the settings are {', '.join(types)}"
+        try:
+            msgspec.convert(value, types[name])
+        except msgspec.ValidationError as fault:
+            if (section := _struct_in(types[name])) is not None:
+                return _explain(fault, value, section, f"{where}: {name}")
+            shown = "not valid" if isinstance(value, Mapping | list) else repr(value)
+            return f"{where}: {name} is {shown}: write {_description(types[name])}"
+    return f"{where}: {error}"
 
 
 def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:

@@ -13,6 +13,7 @@ from placement_core.locators import LOCATORS as PURE_LOCATORS
 from placement_core.locators import RackLocator, TextFormat, TextLocator, validate_format
 from placement_core.locators import load_locator as load_locator_of
 from placement_core.plugins import read_properties
+from rackward.config_files import read_text
 
 MAX_OUTPUT_BYTES = 4 << 20
 """Limit for the output of a command, and for its errors."""
@@ -98,17 +99,9 @@ class FileLocator:
     def racks(self, view: ClusterView) -> Mapping[int, str | None]:
         """Return the rack by broker id. Raises RackwardError if the file is not valid."""
         format = self.format or FORMATS_BY_SUFFIX.get(self.path.suffix.lower(), "properties")
+        text = read_text(self.path, MAX_FILE_BYTES)
         try:
-            with self.path.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
-            if len(content) > MAX_FILE_BYTES:
-                raise RackwardError(
-                    f"{self.path} is larger than {MAX_FILE_BYTES >> 20} MB: give another file"
-                )
-            return TextLocator(content.decode("utf-8-sig"), format).racks(view)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 ({error})"
-            raise RackwardError(f"{self.path} cannot be read: {reason}") from error
+            return TextLocator(text, format).racks(view)
         except RackwardError as error:
             raise RackwardError(f"{self.path}: {error}") from error
 

@@ -20,7 +20,7 @@ from integration.chaos.run import CLUSTER_PROPERTIES, Outcome, run
 from integration.chaos.scenarios import SCENARIOS, ClusterNeeds, Scenario, soak
 from integration.chaos.workload import RACKS
 from rackward.testing import Cluster, DockerCluster, LocalCluster
-from rackward.testing.distribution import KAFKA_VERSION
+from rackward.testing.kafka_jars import KAFKA_VERSION
 
 OLDEST_VERSION = "3.9.1"
 

@@ -21,7 +21,7 @@ from integration.chaos.workload import RACKS, FaultyGroup, NumberedProducer, sen
 from integration.support.offsets_topic import TOPIC as OFFSETS_TOPIC
 from integration.support.topics import coordinator_of, create_topic, delete_topic, with_admin
 from rackward.testing import Cluster, DockerCluster, LocalCluster
-from rackward.testing.distribution import KAFKA_VERSION
+from rackward.testing.kafka_jars import KAFKA_VERSION
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RECORD_SECONDS = 1.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from integration.chaos.run import Outcome
 from integration.chaos.scenarios import GROUPS, LED, SCENARIOS
-from rackward.testing.distribution import KAFKA_VERSION
+from rackward.testing.kafka_jars import KAFKA_VERSION
 
 COLUMNS = GROUPS + LED
 

@@ -22,17 +22,16 @@ from confluent_kafka import Producer
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.clients import KafkaPython, MakeClient, PartitionId
 from integration.support.collecting import (
-    fill,
     has_new_protocol,
     new_protocol,
     with_stable_state,
 )
 from integration.support.command_line import Done, one_line, rackward, running
+from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import StockConfluent
 from integration.support.program_clients import RANGE, Java
 from integration.support.racks import off_rack
-from integration.support.topics import committed, create_topic, delete_topic, new_name
+from integration.support.topics import committed, create_topic, delete_topic, fill, new_name
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -107,7 +106,7 @@ def side_by_side(shared_three_brokers: Cluster) -> Iterator[Groups]:
         for kind, (client, prefix) in KINDS.items():
             topics[kind] = create_topic(cluster, new_name(f"audit-{kind}"), rows)
             stack.callback(delete_topic, cluster, topics[kind])
-            fill(cluster, topics[kind], PARTITIONS, RECORDS)
+            fill(cluster, topics[kind], PARTITIONS, RECORDS, size=1000)
             group = ConsumerGroup(cluster, topics=[topics[kind]], client=client)
             groups[kind] = stack.enter_context(group)
             members[kind] = {f"{prefix}-{number}": rack for number, rack in enumerate(RACKS, 1)}
@@ -293,7 +292,7 @@ def test_measured_rates_are_those_produced(
     # The member is in rack a: what broker 1 leads crosses.
     counts = {0: 1500, 1: 500, 2: 0}
     written = {(topic, partition): count for partition, count in counts.items() if count}
-    fill(cluster, topic, 3, 10)
+    fill(cluster, topic, 3, 10, size=1000)
     before = {(topic, partition): 10 for partition in counts}
     group = ConsumerGroup(cluster, topics=[topic], client=KafkaPython(ours))
     with group:

@@ -27,7 +27,7 @@ from kafka.admin import (
 from kafka.structs import OffsetAndMetadata
 
 from integration.support.clients import PartitionId, partitions_of
-from integration.support.collecting import fill, read_table
+from integration.support.collecting import read_table
 from integration.support.command_line import Done, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
@@ -45,7 +45,7 @@ from integration.support.secured import (
     create_scram_user,
     secured_properties,
 )
-from integration.support.topics import create_topic, new_name, with_admin
+from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
 from rackward.cli.lead import show_status
 from rackward.cli.options import connection_properties
@@ -311,7 +311,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     cluster, group = secured.cluster, new_name("readers")
     topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
     for each in (topic, hidden):
-        fill(cluster, each, partitions=2, records=5)
+        fill(cluster, each, partitions=2, records=5, size=1000)
         commit(cluster, group, {(each, 0): 3, (each, 1): 4})
 
     def allow(
@@ -404,7 +404,7 @@ def test_an_audit_where_one_broker_has_no_rack(secured: Secured) -> None:
     alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
     topic, group = (new_name(stem) for stem in ("rackless", "rackless"))
     create_topic(secured.cluster, topic, [[0], [1], [1]])
-    fill(secured.cluster, topic, partitions=3, records=5)
+    fill(secured.cluster, topic, partitions=3, records=5, size=1000)
     with reading(secured.cluster, group, topic):
         mapping = ("--mapping", "127.0.0.0/8=a")
         document = secured.run("plain", alice, "audit", group, *mapping, "--json").json

@@ -26,6 +26,7 @@ from integration.support.program_clients import RANGE, Java
 from integration.support.secured import (
     Listener,
     client_files,
+    client_properties,
     create_scram_user,
     secured_properties,
 )
@@ -33,7 +34,6 @@ from integration.support.topics import committed, create_topic, fill
 from rack_traffic.consumer_properties import java_consumer_properties
 from rackward.testing import LocalCluster
 from tests.support.security import (
-    CLIENT_ID,
     SECRET,
     TokenServer,
     make_authority,
@@ -73,30 +73,15 @@ class Secured:
 
     def properties(self, listener: str, *, wrong: bool = False) -> dict[str, Any]:
         """Return librdkafka's properties for the listener, on request with a wrong secret."""
-        protocol = LISTENERS[listener].protocol
-        properties: dict[str, Any] = {"security.protocol": protocol}
-        if protocol.endswith("SSL"):
-            properties["ssl.ca.location"] = self.files["ca"]
-        if listener == "tls":
-            properties |= {
-                "ssl.certificate.location": self.files["certificate"],
-                "ssl.key.location": self.files["key"],
-                "ssl.key.password": KEY_PASSWORD,
-            }
-            return properties
-        properties["sasl.mechanisms"] = MECHANISMS[listener]
-        if MECHANISMS[listener] == "OAUTHBEARER":
-            return properties | {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.token.endpoint.url": self.token_server.url,
-                "sasl.oauthbearer.client.id": CLIENT_ID,
-                "sasl.oauthbearer.client.secret": WRONG if wrong else SECRET,
-                "https.ca.location": self.files["ca"],
-            }
-        return properties | {
-            "sasl.username": "alice",
-            "sasl.password": WRONG if wrong else PASSWORD,
-        }
+        return client_properties(
+            LISTENERS[listener].protocol,
+            MECHANISMS.get(listener),
+            self.files,
+            KEY_PASSWORD,
+            self.token_server.url,
+            ("alice", WRONG if wrong else PASSWORD),
+            WRONG if wrong else SECRET,
+        )
 
 
 @pytest.fixture(scope="module")

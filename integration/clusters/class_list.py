@@ -13,14 +13,15 @@ from pathlib import Path
 
 from rackward.testing import jolokia
 from rackward.testing.broker_config import free_ports
-from rackward.testing.distribution import (
+from rackward.testing.kafka_jars import (
+    CLASSES,
     Distribution,
     cache_directory,
     default_version,
     fetch_kafka,
+    format_node,
 )
 from rackward.testing.processes import Processes
-from rackward.testing.startup_cache import CLASSES, format_node
 
 TIMEOUT = 90.0
 """Seconds that the node may take to start, or to stop."""

@@ -41,7 +41,7 @@ def labelled(engine: docker.DockerClient, label: str) -> list[str]:
     return [each.name for each in (*containers, *networks)]
 
 
-def test_ports_are_published_on_loopback_only_and_brokers_can_join(
+def test_ports_are_published_on_loopback_only(
     engine: docker.DockerClient,
 ) -> None:
     with DockerCluster(["/dc1/r 1", None]) as cluster:
@@ -88,7 +88,7 @@ def test_containers_are_removed_when_the_owner_is_killed(engine: docker.DockerCl
     )
 
 
-def test_a_broker_that_cannot_start_is_reported_with_its_log_and_removed(
+def test_a_broker_that_cannot_start_is_reported_and_removed(
     engine: docker.DockerClient,
 ) -> None:
     before = labelled(engine, LABEL)

@@ -26,7 +26,7 @@ from rackward.testing import (
     local,
 )
 from rackward.testing.broker_config import free_ports
-from rackward.testing.distribution import fetch_kafka
+from rackward.testing.kafka_jars import fetch_kafka
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 OWNER = textwrap.dedent("""

@@ -24,10 +24,10 @@ from integration.support.controllers import (
 )
 from integration.support.topics import delete_topic, throttle_settings
 from placement_core import TopicPartition
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import WRITING_RECORDS, Step
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PAUSE_SECONDS = 60.0

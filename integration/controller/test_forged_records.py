@@ -19,9 +19,9 @@ from integration.support.controllers import (
     wait_for_replicas,
 )
 from integration.support.topics import create_topic
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 

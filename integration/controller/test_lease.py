@@ -11,15 +11,15 @@ import pytest
 
 from integration.support.topics import delete_topic
 from rackward.controller.lease import Lease
-from rackward.controller.pending_replicas import (
+from rackward.kafka import connect, read_state
+from rackward.testing import Cluster
+from rackward.topics.pending_replicas import (
     PENDING_REPLICAS_TOPIC,
     PendingReplicas,
     PendingReplicasWriter,
     ensure_topic,
     layout_digest,
 )
-from rackward.kafka import connect, read_state
-from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 SESSION_TIMEOUT_MS = 6_000

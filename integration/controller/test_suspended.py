@@ -28,10 +28,10 @@ from integration.support.controllers import (
 from integration.support.groups import ConsumerGroup
 from integration.support.topics import create_topic, delete_topic, throttle_settings
 from rackward.controller.lease import Lease
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import WRITING_RECORDS, Step
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 OPERATIONS = (

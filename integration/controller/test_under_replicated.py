@@ -16,7 +16,6 @@ from typing import cast
 
 import pytest
 
-from integration.support.collecting import fill
 from integration.support.command_line import rackward
 from integration.support.controllers import (
     FILL_SECONDS,
@@ -30,17 +29,23 @@ from integration.support.controllers import (
     wait_for_replicas,
     wait_until_complete,
 )
-from integration.support.topics import create_topic, throttle_settings
+from integration.support.topics import create_topic, fill, throttle_settings
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from rackward.controller.lease import Lease
-from rackward.controller.pending_replicas import PendingReplicas, read_pending_replicas
 from rackward.controller.reconciler import ControllerCluster
-from rackward.kafka import connect, errors
+from rackward.kafka import connect, errors, read_state
 from rackward.placement_service import create_replica_placement
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
-from rackward.topics.creator import PendingReplicasRecorder
+from rackward.topics.creator import confirm_pending_replicas
+from rackward.topics.pending_replicas import (
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+    read_pending_replicas,
+)
 from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -156,16 +161,17 @@ def test_the_record_of_a_topic_that_was_not_created_is_deleted(
     ]
     with (
         connect(properties) as admin,
-        closing(PendingReplicasRecorder(properties, records)) as recorder,
+        closing(PendingReplicasWriter(properties, TEST_TIMEOUT)) as writer,
     ):
-        recorder.record(admin)
+        ensure_topic(admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False))
+        writer.write(records)
         assert len(pending_keys(cluster, refused)) == 1
         create_topic(cluster, created, [[0, 1]])
-        recorder.confirm(admin, [refused])
+        confirm_pending_replicas(admin, writer, records, [refused])
         assert pending_keys(cluster, refused) == []
         record = read_pending_replicas(properties, TEST_TIMEOUT).records[f"{created}/id"]
         assert record.topic_id == cluster_state(cluster).topic_ids[created]
-        recorder.confirm(admin, [refused, created])
+        confirm_pending_replicas(admin, writer, records, [refused, created])
     assert pending_keys(cluster, created) == []
 
 
@@ -181,7 +187,7 @@ def test_only_replicas_that_are_being_copied_stay_throttled(
     cluster: Cluster, unique_name: UniqueName
 ) -> None:
     topic = create_topic(cluster, unique_name("large"), [[0]] * 3)
-    fill(cluster, topic, 1, 3000)
+    fill(cluster, topic, 1, 3000, size=1000)
     changes = ControllerCluster({"bootstrap.servers": cluster.bootstrap_servers}, TEST_TIMEOUT)
     changes.lease = cast("Lease", ConfirmedLease())
     moves = [Move(TopicPartition(topic, number), (0,), (0, 1)) for number in range(3)]
@@ -214,7 +220,7 @@ def test_replication_is_throttled(
         wait_for_active(running)
         stop_brokers(cluster, 2)
         create_under_replicated(cluster, topic)
-        fill(cluster, topic, 4, 3000)
+        fill(cluster, topic, 4, 3000, size=1000)
         cluster.start_broker(2)
         wait_until(
             lambda: cluster_state(cluster).reassignments != {},

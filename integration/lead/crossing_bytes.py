@@ -16,11 +16,10 @@ from collections.abc import Collection, Mapping
 
 from integration.lead.take_overs import CLIENTS, RACKS
 from integration.support.clients import PartitionId, partitions_of
-from integration.support.collecting import fill
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import LedGroup, leading, wait_until_leading
 from integration.support.racks import evenly
-from integration.support.topics import create_topic, new_name
+from integration.support.topics import create_topic, fill, new_name
 from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -64,7 +63,7 @@ def _read(
     before = cluster.bytes_out()
     expected = {tp: len(group.reads_of(tp).offsets()) + records for tp in tps}
     (topic,) = {topic for topic, _ in tps}
-    fill(cluster, topic, len(tps), records)
+    fill(cluster, topic, len(tps), records, size=1000)
     wait_until(
         lambda: all(len(group.reads_of(tp).offsets()) >= n for tp, n in expected.items()),
         2 * TEST_TIMEOUT,

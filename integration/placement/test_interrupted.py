@@ -165,7 +165,7 @@ def throttled_already(cluster: Cluster, topic: str) -> Iterator[Settings]:
     set_configs(cluster, ConfigResourceType.BROKER, "1", dict.fromkeys(rate))
 
 
-def test_ctrl_c_restores_the_throttle_and_cancel_restores_the_layout(
+def test_ctrl_c_removes_the_throttle_and_cancel_restores_layout(
     cluster: Cluster, topic: str, throttled_already: Settings, tmp_path: Path
 ) -> None:
     written = fill(cluster, topic, 6, 150)

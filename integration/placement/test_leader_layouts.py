@@ -15,11 +15,11 @@ from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
 from rackward.controller.leader_layout import LeaderLayouts
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import Step
 from rackward.kafka import connect
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT
 
 CLOCK_FACTOR = 20.0

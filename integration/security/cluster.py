@@ -25,14 +25,13 @@ from integration.support.secured import (
     Listener,
     authorizer_properties,
     client_files,
+    client_properties,
     create_scram_user,
     secured_properties,
 )
 from integration.support.topics import with_admin
 from rackward.testing import Cluster, DockerCluster, LocalCluster
 from tests.support.security import (
-    CLIENT_ID,
-    SECRET,
     TokenServer,
     make_authority,
     run_token_server,
@@ -69,28 +68,10 @@ class Secured:
         Only PLAIN has other users than ``alice``.
         """
         name, protocol = MECHANISMS[mechanism]
-        properties: dict[str, Any] = {
-            "bootstrap.servers": self.cluster.bootstrap(mechanism),
-            "security.protocol": protocol,
-        }
-        if protocol.endswith("SSL"):
-            properties["ssl.ca.location"] = self.files["ca"]
-        if name is None:
-            return properties | {
-                "ssl.certificate.location": self.files["certificate"],
-                "ssl.key.location": self.files["key"],
-                "ssl.key.password": KEY_PASSWORD,
-            }
-        properties["sasl.mechanisms"] = name
-        if name == "OAUTHBEARER":
-            return properties | {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.token.endpoint.url": self.token_server.url,
-                "sasl.oauthbearer.client.id": CLIENT_ID,
-                "sasl.oauthbearer.client.secret": SECRET,
-                "https.ca.location": self.files["ca"],
-            }
-        return properties | {"sasl.username": user, "sasl.password": PASSWORD}
+        where = {"bootstrap.servers": self.cluster.bootstrap(mechanism)}
+        return where | client_properties(
+            protocol, name, self.files, KEY_PASSWORD, self.token_server.url, (user, PASSWORD)
+        )
 
     def grant(self, grants: Iterable[tuple[str, Iterable[Right], Mapping[str, str]]]) -> None:
         """Allow each user its rights, and no others; the names are those of resources."""

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import RetriableError
 from pyarrow import dataset
 
 from integration.support.aiokafka_clients import AIOKafka
-from integration.support.clients import KafkaPython, MakeClient, MemberConfig, OnChange, PartitionId
-from integration.support.confluent import ConfluentClient
+from integration.support.clients import KafkaPython, MakeClient, PartitionId
+from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
-from integration.support.topics import committed, create_topic, new_name, with_admin
+from integration.support.topics import committed, create_topic, fill, new_name, with_admin
 from placement_core import ClusterView
 from rackward.collector import ClusterSource, Patterns, Selection
 from rackward.kafka import AdminConnection, connect
 from rackward.testing import Cluster
-from rackward.testing.admin import read_view
-from rackward.testing.distribution import default_version
+from rackward.testing.admin import RunningBrokers
+from rackward.testing.kafka_jars import default_version
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 Rows = list[dict[str, Any]]
@@ -44,20 +42,6 @@ def read_table(root: Path, table: str) -> Rows:
     """Return all rows of a table that was collected to a folder, without their date."""
     rows: Rows = dataset.dataset(root / table, format="parquet").to_table().to_pylist()
     return rows
-
-
-def fill(cluster: Cluster, topic: str, partitions: int, records: int) -> None:
-    """Write ``records`` incompressible records of a kilobyte to each partition."""
-    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
-    sent = [
-        producer.send(topic, os.urandom(1000), partition=partition)
-        for _ in range(records)
-        for partition in range(partitions)
-    ]
-    producer.flush(TEST_TIMEOUT)
-    for each in sent:
-        each.get(TEST_TIMEOUT)
-    producer.close()
 
 
 def source(cluster: Cluster, name: str = "here", **settings: Any) -> ClusterSource:
@@ -95,7 +79,9 @@ def layout(cluster: Cluster, topic: str) -> ClusterView:
 
     def agreed() -> bool:
         # Brokers apply a change of the metadata one after another.
-        views[:] = [read_view([port], [topic, OFFSETS]) for port in cluster._running_ports()]
+        views[:] = [
+            RunningBrokers([port]).view([topic, OFFSETS]) for port in cluster._running_ports()
+        ]
         return all(view == views[0] for view in views) and running <= views[0].racks().keys()
 
     wait_until(agreed, TEST_TIMEOUT, f"all brokers have the same metadata of {topic}")
@@ -120,48 +106,9 @@ def collect(*arguments: str, log: Path | None = None) -> subprocess.Popen[str]:
         )
 
 
-class PlainConfluent(ConfluentClient):
-    """A Consumer of confluent-kafka whose methods are called only in the thread that polls it.
-
-    librdkafka's ``assignment`` waits for its main thread, which may itself wait for a poll. So
-    the assignment is taken from the callbacks.
-    """
-
-    _owned: frozenset[PartitionId] = frozenset()
-
-    def subscribe(
-        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
-    ) -> None:
-        """See `Client`."""
-
-        def record(kind: str, partitions: Iterable[PartitionId]) -> None:
-            changed = frozenset(partitions)
-            self._owned = self._owned | changed if kind == "assigned" else self._owned - changed
-            on_change(kind, changed)
-
-        super().subscribe(record, topics=topics, pattern=pattern)
-
-    def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
-        """See `Client`; return at most one record."""
-        message = self.consumer.poll(seconds)
-        if message is None:
-            return []
-        if message.error() is not None:
-            raise KafkaException(message.error())
-        return [((message.topic(), message.partition()), message.offset())]
-
-    def owned(self) -> frozenset[PartitionId]:
-        """See `Client`."""
-        return self._owned
-
-    def generation(self) -> int:
-        """Return 0, or -1 if it owns nothing and has therefore not joined yet."""
-        return 0 if self._owned else -1
-
-
-def librdkafka(config: MemberConfig) -> PlainConfluent:
-    """Return a member of a classic group with librdkafka's range assignor."""
-    return PlainConfluent(Consumer(_settings(config) | {"partition.assignment.strategy": "range"}))
+librdkafka = StockConfluent("range")
+new_protocol = StockConfluent(None)
+"""Members of groups of the new consumer protocol (KIP-848)."""
 
 
 def has_new_protocol() -> bool:
@@ -170,24 +117,6 @@ def has_new_protocol() -> bool:
     In 3.9 it is early access, and clients of today do not use its first version.
     """
     return int(default_version().partition(".")[0]) >= 4
-
-
-def new_protocol(config: MemberConfig) -> PlainConfluent:
-    """Return a member of a group of the new consumer protocol (KIP-848)."""
-    return PlainConfluent(Consumer(_settings(config) | {"group.protocol": "consumer"}))
-
-
-def _settings(config: MemberConfig) -> dict[str, Any]:
-    return {
-        "auto.offset.reset": "earliest",
-        "auto.commit.interval.ms": 500,
-        "fetch.wait.max.ms": 100,
-        "log_level": 0,
-        "bootstrap.servers": config.bootstrap,
-        "group.id": config.group_id,
-        "client.id": config.name,
-        **({} if config.rack is None else {"client.rack": config.rack}),
-    }
 
 
 PARTITIONS = 12
@@ -233,7 +162,7 @@ class IdleGroups:
 def run_idle_groups(cluster: Cluster) -> Iterator[IdleGroups]:
     """Yield the groups when they have committed everything and brokers report them as stable."""
     topic = create_topic(cluster, new_name("collected"), replicas_led_from(evenly(PARTITIONS)))
-    fill(cluster, topic, PARTITIONS, RECORDS)
+    fill(cluster, topic, PARTITIONS, RECORDS, size=1000)
     kinds: dict[str, MakeClient] = {
         "builtin": KafkaPython(lambda _: [RangePartitionAssignor]),
         "ours": KafkaPython(),

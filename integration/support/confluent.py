@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import confluent_kafka
@@ -248,20 +248,71 @@ class Confluent:
     """Codes of errors that a poll does not raise, though the library returns them."""
 
     def __call__(self, config: MemberConfig) -> ConfluentClient:
-        settings = {
-            # On a busy machine a shorter timeout would remove members from the group.
-            "session.timeout.ms": 30_000,
-            "heartbeat.interval.ms": 200,
-            "topic.metadata.refresh.interval.ms": 2000,
-            "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": 1000,
-            "fetch.wait.max.ms": 100,
-            "log_level": 0,
-            "bootstrap.servers": config.bootstrap,
-            "group.id": config.group_id,
-            "client.id": config.name,
-            "partition.assignment.strategy": self.strategy,
-            **({} if config.rack is None else {"client.rack": config.rack}),
-            **config.settings,
-        }
+        settings = _settings(config) | {"partition.assignment.strategy": self.strategy}
         return ConfluentClient(self.consumer(settings), self.batch, self.ignored)
+
+
+def _settings(config: MemberConfig) -> dict[str, Any]:
+    return {
+        # On a busy machine a shorter timeout would remove members from the group.
+        "session.timeout.ms": 30_000,
+        "heartbeat.interval.ms": 200,
+        "topic.metadata.refresh.interval.ms": 2000,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 1000,
+        "fetch.wait.max.ms": 100,
+        "log_level": 0,
+        "bootstrap.servers": config.bootstrap,
+        "group.id": config.group_id,
+        "client.id": config.name,
+        **({} if config.rack is None else {"client.rack": config.rack}),
+        **config.settings,
+    }
+
+
+class StockConfluentClient(ConfluentClient):
+    """confluent-kafka's own consumer, whose assignment is what its callbacks say.
+
+    Its ``assignment()`` and its group metadata wait for another thread's ``poll()``, and that waits
+    for them. Its generation is 0 while it owns partitions.
+    """
+
+    _owned: frozenset[PartitionId] = frozenset()
+
+    def subscribe(
+        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
+    ) -> None:
+        def record(kind: str, partitions: Iterable[PartitionId]) -> None:
+            changed = frozenset(partitions)
+            self._owned = self._owned | changed if kind == "assigned" else self._owned - changed
+            on_change(kind, changed)
+
+        super().subscribe(record, topics=topics, pattern=pattern)
+
+    def owned(self) -> frozenset[PartitionId]:
+        return self._owned
+
+    def generation(self) -> int:
+        return 0 if self._owned else -1
+
+
+@dataclass(frozen=True)
+class StockConfluent:
+    """Constructs confluent-kafka's consumers with ``partition.assignment.strategy=strategy``.
+
+    Without a strategy they use the new consumer protocol (KIP-848), in which the broker assigns.
+    Settings of the group that are those of another library, without a dot, do not apply.
+    """
+
+    strategy: str | None
+
+    def __call__(self, config: MemberConfig) -> StockConfluentClient:
+        own = {key: value for key, value in config.settings.items() if "." in key}
+        settings = _settings(replace(config, settings=own))
+        if self.strategy is not None:
+            settings["partition.assignment.strategy"] = self.strategy
+        else:
+            settings["group.protocol"] = "consumer"
+            # Settings of the broker.
+            del settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
+        return StockConfluentClient(confluent_kafka.Consumer(settings))

@@ -35,10 +35,10 @@ from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
 from rackward.controller.reconciler import Step
 from rackward.kafka import ClusterState, connect, read_state
 from rackward.testing import Cluster
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC, read_pending_replicas
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 READY_SECONDS = 120.0

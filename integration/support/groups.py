@@ -328,20 +328,7 @@ class ConsumerGroup:
 
         For longer than ``tolerance`` seconds, by the times at which their callbacks were recorded.
         """
-        owners: dict[PartitionId, dict[str, float]] = {}
-        conflicts = []
-        for change in sorted(self.history, key=lambda change: change.when):
-            for tp in sorted(change.partitions):
-                since = owners.setdefault(tp, {})
-                if change.kind == "assigned":
-                    since[change.member] = change.when
-                    continue
-                mine = since.pop(change.member, change.when)
-                for other, begin in since.items():
-                    seconds = change.when - max(begin, mine)
-                    if seconds > tolerance:
-                        conflicts.append((tp, change.member, other, seconds))
-        return conflicts
+        return ownership_conflicts(self.history, tolerance)
 
     def __enter__(self) -> Self:
         return self
@@ -358,7 +345,40 @@ class ConsumerGroup:
             self.stop(name)
 
 
-# Checks of the records that were read.
+# Checks of ownership, and of the records that were read.
+
+
+def ownership_conflicts(
+    changes: Iterable[Change], tolerance: float = 0.0, until: float | None = None
+) -> list[tuple[PartitionId, str, str, float]]:
+    """Return (partition, owner, other owner, seconds) where two members owned a partition.
+
+    For longer than ``tolerance`` seconds. A member that closes, or is killed or suspended, owns
+    nothing from then on. Those that own a partition after the last change count ``until`` a time.
+    """
+    owners: dict[PartitionId, dict[str, float]] = {}
+    conflicts = []
+
+    def release(tp: PartitionId, member: str, when: float) -> None:
+        since = owners.get(tp, {})
+        mine = since.pop(member, when)
+        for other, begin in since.items():
+            if (seconds := when - max(begin, mine)) > tolerance:
+                conflicts.append((tp, member, other, seconds))
+
+    for change in sorted(changes, key=lambda change: change.when):
+        if change.kind == "assigned":
+            for tp in sorted(change.partitions):
+                owners.setdefault(tp, {}).setdefault(change.member, change.when)
+            continue
+        released = change.partitions if change.kind in ("revoked", "lost") else owners.keys()
+        for tp in sorted(released):
+            release(tp, change.member, change.when)
+    if until is not None:
+        for tp, since in owners.items():
+            for member in sorted(since):
+                release(tp, member, until)
+    return conflicts
 
 
 def read_again(reads: Reads) -> int:

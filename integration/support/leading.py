@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,6 @@ from unittest.mock import patch
 import aiokafka.coordinator.assignors.range
 import aiokafka.coordinator.assignors.roundrobin
 import aiokafka.coordinator.assignors.sticky.sticky_assignor
-import confluent_kafka
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -22,11 +21,9 @@ from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import (
     KafkaPython,
     MakeClient,
-    MemberConfig,
-    OnChange,
     PartitionId,
 )
-from integration.support.confluent import Confluent, ConfluentClient
+from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
 from integration.support.program_clients import (
     COOPERATIVE_STICKY,
@@ -46,49 +43,6 @@ from rackward.kafka.groups import Group
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOverPolicy
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
-
-
-class StockConfluentClient(ConfluentClient):
-    """confluent-kafka's own consumer, whose assignment is what its callbacks say.
-
-    Its ``assignment()`` and its group metadata wait for another thread's ``poll()``, and that waits
-    for them. Its generation is 0 while it owns partitions.
-    """
-
-    def __init__(self, consumer: Any) -> None:
-        super().__init__(consumer)
-        self._owned: set[PartitionId] = set()
-
-    def subscribe(
-        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
-    ) -> None:
-        def record(kind: str, changed: Iterable[PartitionId]) -> None:
-            tps = list(changed)
-            if kind == "assigned":
-                self._owned.update(tps)
-            else:
-                self._owned.difference_update(tps)
-            on_change(kind, tps)
-
-        super().subscribe(record, topics=topics, pattern=pattern)
-
-    def owned(self) -> frozenset[PartitionId]:
-        return frozenset(self._owned)
-
-    def generation(self) -> int:
-        return 0 if self._owned else -1
-
-
-@dataclass(frozen=True)
-class StockConfluent:
-    """Constructs confluent-kafka's consumers with ``partition.assignment.strategy=strategy``."""
-
-    strategy: str
-
-    def __call__(self, config: MemberConfig) -> StockConfluentClient:
-        made = Confluent(self.strategy, confluent_kafka.Consumer)(config)
-        return StockConfluentClient(made.consumer)
-
 
 STOCK: dict[str, MakeClient] = {
     "confluent-range": StockConfluent("range"),

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
-
-from kafka import KafkaConsumer, TopicPartition
 
 from integration.support.clients import PartitionId
+from integration.support.topics import records_of
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT
 
 TOPIC = "__consumer_offsets"
 
@@ -52,7 +48,7 @@ def stored_groups(cluster: Cluster, *groups: str) -> dict[str, StoredGroup]:
     """Return what brokers stored of each group. Raise AssertionError if that takes too long."""
     commits: dict[str, dict[PartitionId, list[Commit]]] = {group: {} for group in groups}
     generations: dict[str, list[Generation]] = {group: [] for group in groups}
-    for record in _records(cluster):
+    for record in records_of(cluster, TOPIC):
         key, value = record.key, record.value
         (version,) = struct.unpack_from(">h", key)
         group, at = _string(key, 2)
@@ -121,25 +117,6 @@ def _assignment(data: bytes) -> frozenset[PartitionId]:
         at += 4 + 4 * count
         partitions |= {(topic, number) for number in numbers}
     return frozenset(partitions)
-
-
-def _records(cluster: Cluster) -> Iterator[Any]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","), enable_auto_commit=False
-    )
-    try:
-        partitions = [TopicPartition(TOPIC, p) for p in consumer.partitions_for_topic(TOPIC) or ()]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while any(consumer.position(each) < ends[each] for each in partitions):
-            assert time.monotonic() < deadline, f"{TOPIC} is not read to its end"
-            for records in consumer.poll(timeout_ms=500).values():
-                deadline = time.monotonic() + TEST_TIMEOUT
-                yield from records
-    finally:
-        consumer.close()
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:

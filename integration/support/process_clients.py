@@ -57,7 +57,7 @@ from integration.support.clients import (
     OnChange,
     PartitionId,
 )
-from integration.support.groups import Change, ConsumerGroup, Reads
+from integration.support.groups import Change, ConsumerGroup, Reads, ownership_conflicts
 from tests.support.waiting import wait_until
 
 SOURCES = Path(__file__).parents[2]
@@ -83,24 +83,9 @@ class Log:
         with self._lock:
             return self.reads.setdefault(tp, Reads())
 
-    def owned_twice(self) -> list[tuple[float, PartitionId, str, str]]:
-        """Return (time, partition, member, owner) of assignments of a partition with an owner."""
-        owners: dict[PartitionId, str] = {}
-        conflicts = []
-        for change in sorted(self.changes, key=lambda change: change.when):
-            if change.kind == "assigned":
-                for tp in sorted(change.partitions):
-                    owner = owners.setdefault(tp, change.member)
-                    if owner != change.member:
-                        conflicts.append((change.when, tp, change.member, owner))
-            else:
-                # A member that closes or is killed reads no more records.
-                released = (
-                    change.partitions if change.kind in ("revoked", "lost") else owners.keys()
-                )
-                for tp in [p for p in released if owners.get(p) == change.member]:
-                    del owners[tp]
-        return conflicts
+    def owned_twice(self) -> list[tuple[PartitionId, str, str, float]]:
+        """Return (partition, owner, other owner, seconds) where two members owned a partition."""
+        return ownership_conflicts(self.changes, until=time.monotonic())
 
     def out_of_order(self) -> list[tuple[PartitionId, str, int, int]]:
         """Return (partition, member, gaps, assignments) of reads with skipped or repeated records.

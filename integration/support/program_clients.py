@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from integration.support.clients import MemberConfig, OnChange, PartitionId
-from rackward.testing.distribution import build_once, cache_directory, fetch_tools, java_home
+from rackward.testing.kafka_jars import build_once, cache_directory, fetch_tools, java_home
 
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 ROUND_ROBIN = "org.apache.kafka.clients.consumer.RoundRobinAssignor"

@@ -13,7 +13,7 @@ from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 from integration.support.topics import with_admin
 from rackward.testing import Cluster
 from rackward.testing.docker import EXTERNAL
-from tests.support.security import Authority, write_file
+from tests.support.security import CLIENT_ID, SECRET, Authority, write_file
 
 JAAS = "org.apache.kafka.common.security"
 
@@ -85,6 +85,40 @@ def client_files(folder: Path, authority: Authority, key_password: str) -> dict[
         "key": write_file(folder, "client.key", key),
         "both": write_file(folder, "client.pem", key + client.pem),
     }
+
+
+def client_properties(
+    protocol: str,
+    mechanism: str | None,
+    files: Mapping[str, str],
+    key_password: str,
+    token_url: str,
+    user: tuple[str, str],
+    client_secret: str = SECRET,
+) -> dict[str, str]:
+    """Return librdkafka's properties of a client; without a ``mechanism`` it has a certificate.
+
+    ``files`` are those of `client_files`; ``user`` is a name with its password.
+    """
+    properties = {"security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        properties["ssl.ca.location"] = files["ca"]
+    if mechanism is None:
+        return properties | {
+            "ssl.certificate.location": files["certificate"],
+            "ssl.key.location": files["key"],
+            "ssl.key.password": key_password,
+        }
+    properties["sasl.mechanisms"] = mechanism
+    if mechanism == "OAUTHBEARER":
+        return properties | {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": token_url,
+            "sasl.oauthbearer.client.id": CLIENT_ID,
+            "sasl.oauthbearer.client.secret": client_secret,
+            "https.ca.location": files["ca"],
+        }
+    return properties | {"sasl.username": user[0], "sasl.password": user[1]}
 
 
 def create_scram_user(

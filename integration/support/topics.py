@@ -269,9 +269,11 @@ class Content:
     digests: tuple[str, ...]
 
 
-def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int = 1) -> Content:
+def fill(
+    cluster: Cluster, topic: str, partitions: int, records: int, size: int = RECORD_BYTES
+) -> Content:
     """Write ``records`` incompressible records to each partition; return their content."""
-    rng = random.Random(seed)
+    rng = random.Random(1)
     digests = [hashlib.sha256() for _ in range(partitions)]
     producer = KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", batch_size=60_000
@@ -279,7 +281,7 @@ def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int 
     try:
         for _ in range(records):
             for partition in range(partitions):
-                value = rng.randbytes(RECORD_BYTES)
+                value = rng.randbytes(size)
                 digests[partition].update(value)
                 producer.send(topic, value, partition=partition)
         producer.flush(timeout=TEST_TIMEOUT)
@@ -290,34 +292,32 @@ def fill(cluster: Cluster, topic: str, partitions: int, records: int, seed: int 
 
 def content(cluster: Cluster, topic: str, partitions: int) -> Content:
     """Read the topic from the first record to the last; return its content."""
-    topic_partitions = [KafkaPartition(topic, partition) for partition in range(partitions)]
     counts = [0] * partitions
     digests = [hashlib.sha256() for _ in range(partitions)]
+    for record in records_of(cluster, topic):
+        counts[record.partition] += 1
+        digests[record.partition].update(record.value)
+    return Content(tuple(counts), tuple(digest.hexdigest() for digest in digests))
+
+
+def records_of(cluster: Cluster, topic: str) -> Iterator[Any]:
+    """Yield all records of a topic, those of a partition in order; AssertionError if none come."""
     consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","),
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
+        bootstrap_servers=cluster.bootstrap_servers.split(","), enable_auto_commit=False
     )
     try:
-        consumer.assign(topic_partitions)
+        partitions = [KafkaPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(topic_partitions)
-        unread = {partition for partition in topic_partitions if ends[partition] > 0}
+        ends = consumer.end_offsets(partitions)
         deadline = time.monotonic() + TEST_TIMEOUT
-        while unread:
-            batches = consumer.poll(timeout_ms=1000)
-            now = time.monotonic()
-            deadline = now + TEST_TIMEOUT if batches else deadline
-            assert now < deadline, f"no more records arrive, {sorted(unread)} are not read fully"
-            for partition, records in batches.items():
-                for record in records:
-                    counts[partition.partition] += 1
-                    digests[partition.partition].update(record.value)
-                if records[-1].offset + 1 >= ends[partition]:
-                    unread.discard(partition)
+        while unread := [tp for tp in partitions if consumer.position(tp) < ends[tp]]:
+            assert time.monotonic() < deadline, f"{unread} are not read to their ends"
+            for records in consumer.poll(timeout_ms=500).values():
+                deadline = time.monotonic() + TEST_TIMEOUT
+                yield from records
     finally:
         consumer.close()
-    return Content(tuple(counts), tuple(each.hexdigest() for each in digests))
 
 
 # Replication throttles in the cluster's configuration, read without rackward.

@@ -14,7 +14,6 @@ from kafka.structs import OffsetAndMetadata
 
 from integration.support.collecting import (
     Rows,
-    fill,
     layout,
     open_source,
     read_table,
@@ -22,7 +21,7 @@ from integration.support.collecting import (
     with_stable_state,
 )
 from integration.support.racks import evenly, replicas_led_from
-from integration.support.topics import create_topic, new_name
+from integration.support.topics import create_topic, fill, new_name
 from placement_core import TopicPartition
 from rackward.collector import HostRacks, Patterns, Selection, Snapshot, take_snapshot
 from rackward.collector.collector import Worker
@@ -43,7 +42,7 @@ RECORDS = 20
 @pytest.fixture(scope="module")
 def topic(cluster: Cluster) -> str:
     name = create_topic(cluster, new_name("collected"), replicas_led_from(evenly(PARTITIONS)))
-    fill(cluster, name, PARTITIONS, RECORDS)
+    fill(cluster, name, PARTITIONS, RECORDS, size=1000)
     return name
 
 

@@ -23,12 +23,12 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assignors.kafka_python import LeaderRackAwareRangeAssignor
 from integration.support.clients import KafkaPython, MakeClient
-from integration.support.collecting import collect, fill
+from integration.support.collecting import collect
 from integration.support.command_line import rackward, running
+from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
-from integration.support.leading import StockConfluent
 from integration.support.program_clients import RANGE, Java
-from integration.support.topics import committed, create_topic
+from integration.support.topics import committed, create_topic, fill
 from integration.support.traffic import computed_hours
 from placement_core import RACK_AWARE_SELECTOR
 from rackward.testing import Cluster, LocalCluster
@@ -75,7 +75,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
             )
         )
         topic = create_topic(cluster, "followed", [[0, 1]] * PARTITIONS)
-        fill(cluster, topic, PARTITIONS, 20)
+        fill(cluster, topic, PARTITIONS, 20, size=1000)
         ends = {(topic, number): 20 for number in range(PARTITIONS)}
         groups = {}
         for name, (client, settings) in GROUPS.items():

@@ -25,8 +25,8 @@ from rackward.bench.clients import (
     OnChange,
     Read,
 )
-from rackward.testing.distribution import cache_directory, fetch_tools, java_home
 from rackward.testing.errors import ClusterTimeoutError
+from rackward.testing.kafka_jars import cache_directory, fetch_tools, java_home
 from rackward.testing.processes import Processes
 
 JVM_OPTIONS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

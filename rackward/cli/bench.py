@@ -22,7 +22,7 @@ from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
 from rackward.cli.commands import command_group
 from rackward.cli.output import check_folder, stderr, write_page
-from rackward.testing.distribution import KAFKA_VERSION
+from rackward.testing.kafka_jars import KAFKA_VERSION
 
 DEFAULT_FOLDER = Path("bench-results")
 PAGE = "report.md"

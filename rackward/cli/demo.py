@@ -20,7 +20,7 @@ from rackward.bench.sites import existing_site, log_folder, own_site
 from rackward.cli.commands import single_command
 from rackward.cli.demo_output import print_introduction, print_result, progress_on
 from rackward.cli.output import check_folder
-from rackward.testing.base import DEFAULT_RACKS
+from rackward.testing.cluster import DEFAULT_RACKS
 
 
 class ClusterType(StrEnum):

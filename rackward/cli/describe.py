@@ -21,7 +21,6 @@ from rackward.cli import options
 from rackward.cli.options import ClusterOptions
 from rackward.cli.output import NO_RACK, escape_controls, number, print_json, stdout, table, text
 from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range, replicas_text
-from rackward.controller.pending_replicas import layout_with_placeholders
 from rackward.kafka import (
     AdminConnection,
     ClusterState,
@@ -38,6 +37,7 @@ from rackward.topics.health import (
     partition_health,
     read_throttle_findings,
 )
+from rackward.topics.pending_replicas import layout_with_placeholders
 from rackward.units import format_count
 
 EPILOG = """

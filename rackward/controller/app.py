@@ -23,7 +23,6 @@ from rackward.controller.config import ControllerConfig
 from rackward.controller.http import ControllerMetrics, Health, HealthServer, MetricsCollector
 from rackward.controller.leader_layout import LeaderLayouts
 from rackward.controller.lease import KEEP_SECONDS, SESSION_TIMEOUT_MS, Lease, LeaseLostError
-from rackward.controller.pending_replicas import CONTROLLER_GROUP, PENDING_REPLICAS_TOPIC
 from rackward.controller.reconciler import (
     ControllerCluster,
     OnStep,
@@ -47,6 +46,7 @@ from rackward.placement_service import (
     place_replicas,
 )
 from rackward.placement_service.server import open_listener
+from rackward.topics.pending_replicas import CONTROLLER_GROUP, PENDING_REPLICAS_TOPIC
 from rackward.units import Deadline
 
 POLL_SECONDS = 2.0

@@ -36,14 +36,14 @@ from typing import Any
 
 from assignors.kafka_python import enable_workarounds, install
 from placement_core import RackwardError
-from rackward.controller.pending_replicas import (
+from rackward.kafka.client import CLIENT_ID, client_settings
+from rackward.kafka.errors import wrap
+from rackward.topics.pending_replicas import (
     CONTROLLER_GROUP,
     PENDING_REPLICAS_TOPIC,
     PendingReplicas,
     PendingReplicasReader,
 )
-from rackward.kafka.client import CLIENT_ID, client_settings
-from rackward.kafka.errors import wrap
 from rackward.units import Deadline
 
 SESSION_TIMEOUT_MS = 10_000

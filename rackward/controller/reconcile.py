@@ -26,8 +26,8 @@ from placement_core.placers.under_replicated import (
     counted_replicas,
     fill_placeholders,
 )
-from rackward.controller.pending_replicas import PendingReplicas, layout_digest
 from rackward.kafka import ClusterState
+from rackward.topics.pending_replicas import PendingReplicas, layout_digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,6 @@ from placement_core.cluster import Move
 from placement_core.locators import RackLocator, apply_locator
 from rackward.controller.config import PARTITIONS_AT_ONCE
 from rackward.controller.lease import Lease, LeaseLostError
-from rackward.controller.pending_replicas import (
-    PENDING_REPLICAS_TOPIC,
-    PendingReplicas,
-    PendingReplicasWriter,
-    ensure_topic,
-)
 from rackward.controller.reconcile import (
     ReconcilePlan,
     ReconcileState,
@@ -44,6 +38,12 @@ from rackward.kafka import (
 from rackward.kafka.client import Guard
 from rackward.kafka.reassignments import reassign
 from rackward.reassignment.throttle import ReplicationThrottle
+from rackward.topics.pending_replicas import (
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+)
 from rackward.units import Deadline, format_bytes
 
 TOPIC_MISSING_SECONDS = 5.0

@@ -22,6 +22,7 @@ from rackward.kafka.errors import (
     NOT_CONTROLLER,
     AdminError,
     AdminTimeoutError,
+    CredentialsError,
     UnreachableError,
     from_code,
     pick_bootstrap_server,
@@ -32,6 +33,8 @@ from rackward.units import Deadline
 
 CLIENT_ID = "rackward"
 TIMEOUT_SECONDS = 20.0
+FIRST_ATTEMPT_SECONDS = 1.0
+"""Time to connect, at most a tenth of the timeout, before the fault is looked for."""
 _RETRY_SECONDS = 0.1
 _MAX_RECONNECT_BACKOFF_MS = 500
 """kafka-python's default is 30 s. It picks bootstrap servers at random and waits until that one may
@@ -93,7 +96,14 @@ def connect(
             "--command-config"
         )
     deadline = Deadline.after(timeout)
-    client = _open_client(responding_settings(settings, deadline), deadline)
+    try:
+        client = _open_client(settings, min(FIRST_ATTEMPT_SECONDS, timeout / 10))
+    except CredentialsError:
+        # Repeated failures may lock an account.
+        raise
+    except AdminError:
+        # kafka-python retries whatever is wrong: find the fault, or a server that responds.
+        client = _open_client(responding_settings(settings, deadline), deadline.remaining)
     return AdminConnection(client, ",".join(settings["bootstrap_servers"]), timeout)
 
 
@@ -146,7 +156,7 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
             yield self.deadline()
             return
         with self.guard(operation) as limit:
-            yield min(self.deadline(), limit, key=lambda each: each.remaining)
+            yield min(self.deadline(), limit, key=lambda deadline: deadline.remaining)
 
     @property
     def manager(self) -> Any:
@@ -274,8 +284,8 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         return self._controller
 
 
-def _open_client(settings: Mapping[str, Any], deadline: Deadline) -> Any:
-    server = settings["bootstrap_servers"][0]
+def _open_client(settings: Mapping[str, Any], seconds: float) -> Any:
+    servers = ", ".join(settings["bootstrap_servers"])
     networks: list[Any] = []
 
     def open_network(**configs: Any) -> Any:
@@ -288,19 +298,19 @@ def _open_client(settings: Mapping[str, Any], deadline: Deadline) -> Any:
     try:
         return KafkaAdminClient(
             **settings,
-            bootstrap_timeout_ms=max(1.0, deadline.remaining * 1000),
+            bootstrap_timeout_ms=max(1.0, seconds * 1000),
             kafka_client=open_network,
         )
     except BaseException as error:
-        for each in networks:
-            each.close()
+        for network in networks:
+            network.close()
         if isinstance(error, kafka_errors.KafkaTimeoutError):
             raise AdminTimeoutError(
-                f"{server} responds, but returned no metadata within {deadline.seconds:g} s: is "
-                "the cluster still starting, or without a controller?"
+                f"{servers} responds, but returned no metadata within {seconds:.3g} s: is the "
+                "cluster still starting, or without a controller?"
             ) from error
         if isinstance(error, kafka_errors.KafkaError | ValueError):
-            raise wrap(f"connecting to {server}", error) from error
+            raise wrap(f"connecting to {servers}", error) from error
         raise
 
 
@@ -334,5 +344,7 @@ def _error_codes(response: Any) -> set[int]:
     """Return the error codes of a response, top-level and of each topic or resource."""
     codes = {getattr(response, "error_code", 0)}
     for name in ("topics", "results", "responses"):
-        codes.update(getattr(each, "error_code", 0) for each in getattr(response, name, None) or ())
+        codes.update(
+            getattr(result, "error_code", 0) for result in getattr(response, name, None) or ()
+        )
     return codes

@@ -119,8 +119,7 @@ def read_topic_configs(
     read from, None: any. Needs DescribeConfigs on the topics. Raises AdminError.
     """
     configs, hidden = read_visible_topic_configs(admin, topics, keys, deadline, broker=broker)
-    for error in hidden.values():
-        raise error
+    raise_first(hidden)
     return configs
 
 
@@ -139,7 +138,7 @@ def read_visible_topic_configs(
     configs: dict[str, dict[str, str]] = {}
     hidden: dict[str, UnauthorizedError] = {}
     for names in batches(sorted(topics)):
-        results, errors = _describe_configs(
+        results, errors = describe_configs(
             admin, operation, ResourceType.TOPIC, names, keys, node=broker, deadline=until
         )
         configs.update((name, _values(each)) for name, each in results.items())
@@ -157,17 +156,12 @@ def read_broker_configs(
 
     Needs DescribeConfigs on the cluster. Raises AdminError.
     """
-    operation = f"reading the configuration of broker {broker}"
-    results = describe_configs(
-        admin,
-        operation,
-        ResourceType.BROKER,
-        [str(broker)],
-        keys,
-        node=broker,
-        deadline=deadline,
+    name, operation = str(broker), f"reading the configuration of broker {broker}"
+    results, errors = describe_configs(
+        admin, operation, ResourceType.BROKER, [name], keys, node=broker, deadline=deadline
     )
-    return _values(results.get(str(broker), {}))
+    raise_first(errors)
+    return _values(results.get(name, {}))
 
 
 def read_default_min_isr(
@@ -197,31 +191,12 @@ def describe_configs(
     *,
     node: int | None = None,
     deadline: Deadline | None = None,
-) -> dict[str, dict[str, ConfigValue]]:
+) -> tuple[dict[str, dict[str, ConfigValue]], dict[str, AdminError]]:
     """Return resource name to key to value, of ``keys`` (None: all), as broker ``node`` has them.
 
-    One request. A broker without a name is the default of all brokers. Topics that do not exist
-    are left out. Raises AdminError.
+    And resource name to error. One request. A broker without a name is the default of all brokers.
+    Topics that do not exist are left out. Raises AdminError.
     """
-    results, errors = _describe_configs(
-        admin, operation, resource_type, names, keys, node=node, deadline=deadline
-    )
-    for error in errors.values():
-        raise error
-    return results
-
-
-def _describe_configs(
-    admin: AdminConnection,
-    operation: str,
-    resource_type: ResourceType,
-    names: Collection[str],
-    keys: Collection[str] | None,
-    *,
-    node: int | None,
-    deadline: Deadline | None,
-) -> tuple[dict[str, dict[str, ConfigValue]], dict[str, AdminError]]:
-    """Return what `describe_configs` does, and resource name to error."""
     from kafka.protocol.admin import DescribeConfigsRequest as Request
 
     request: Any = Request(
@@ -255,6 +230,12 @@ def _describe_configs(
             each.name: ConfigValue(each.value, each.config_source) for each in result.configs
         }
     return results, errors
+
+
+def raise_first(errors: Mapping[Any, AdminError]) -> None:
+    """Raise the first of the errors, if there are any."""
+    for error in errors.values():
+        raise error
 
 
 def _acl_resource(resource_type: ResourceType, name: str) -> str:

@@ -3,9 +3,9 @@
 Each error is one line, which ends in what to do about it. `from_code` makes it from an error code
 in a broker's response, `wrap` from an exception of kafka-python.
 
-kafka-python retries whatever is wrong with a connection and then reports a timeout. Before the
-client starts, `RawConnection` goes through the same steps once (host name, port, TLS, Kafka
-protocol, SASL), and the step that fails determines the error that a user sees.
+kafka-python retries whatever is wrong with a connection and then reports a timeout. If it cannot
+connect, `RawConnection` goes through the same steps once (host name, port, TLS, Kafka protocol,
+SASL), and the step that fails determines the error that a user sees.
 """
 
 from __future__ import annotations
@@ -137,10 +137,7 @@ def wrap(
     """
     reason = reason_of(error)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return CredentialsError(
-            f"{operation}: authentication failed ({reason}): check sasl.username and "
-            "sasl.password, or sasl.jaas.config"
-        )
+        return CredentialsError(f"{operation}: {_authentication_failed(reason)}")
     if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
         return TooOldError(
             f"{operation}: the brokers do not support this request ({reason}): they are too old, "
@@ -155,6 +152,14 @@ def wrap(
         acls = {TOPIC_AUTHORIZATION_FAILED: topic_acl, GROUP_AUTHORIZATION_FAILED: group_acl}
         return from_code(operation, "", code, reason, acl=acls.get(code))
     return AdminError(f"{operation}: {reason}")
+
+
+def _authentication_failed(reason: str) -> str:
+    return (
+        f"authentication failed ({reason}): check sasl.username and sasl.password, or "
+        "sasl.jaas.config; for OAUTHBEARER check sasl.oauthbearer.client.id, "
+        "sasl.oauthbearer.scope and the broker's issuer"
+    )
 
 
 def reason_of(error: Exception) -> str:
@@ -333,14 +338,7 @@ def _authenticate(
         response = connection.send(SaslAuthenticateRequest[1](mechanism.auth_bytes()))
         if response.error_code:
             reason = one_line(response.error_message or "no reason given")
-            properties = (
-                "sasl.oauthbearer.client.id, sasl.oauthbearer.scope and the broker's issuer"
-                if name == "OAUTHBEARER"
-                else "sasl.username and sasl.password, or sasl.jaas.config"
-            )
-            raise CredentialsError(
-                f"{server}: authentication failed ({reason}): check {properties}"
-            )
+            raise CredentialsError(f"{server}: {_authentication_failed(reason)}")
         try:
             mechanism.receive(response.auth_bytes)
         except ValueError as error:

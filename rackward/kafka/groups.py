@@ -28,7 +28,7 @@ OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
 
-LEADS = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
+LEADER_MARKER = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + b"\xff" * 4
 """The assignment of such a member if it has assigned the partitions of all members: no partition of
 a topic of this name. It has no user data, with which brokers would refuse to turn the group into
 one of the new protocol."""
@@ -207,12 +207,10 @@ def read_committed_offsets(
     return offsets, refused
 
 
-def parse_classic_member(
+def _parse_classic_member(
     member: Any,
     reader: SubscriptionReader,
-    max_bytes: int = MAX_METADATA_BYTES,
-    *,
-    protocol: str = "",
+    protocol: str,
 ) -> GroupMember:
     """Return a member of a DescribeGroupsResponse, with as much of its metadata as decodes.
 
@@ -222,9 +220,11 @@ def parse_classic_member(
     metadata, assigned = member.member_metadata or b"", member.member_assignment or b""
     errors: list[str] = []
     rack, topics, assignment = None, frozenset[str](), {}
-    if len(metadata) > max_bytes or len(assigned) > max_bytes:
+    if max(len(metadata), len(assigned)) > MAX_METADATA_BYTES:
         longest = max(len(metadata), len(assigned))
-        errors.append(f"its metadata has {longest} bytes, and at most {max_bytes} are decoded")
+        errors.append(
+            f"its metadata has {longest} bytes, and at most {MAX_METADATA_BYTES} are decoded"
+        )
     else:
         if metadata:
             subscription = reader.read(bytes(metadata), user_data=protocol in OWN_PROTOCOLS)
@@ -297,7 +297,7 @@ def _parse_classic_group(group: Any) -> Group:
         protocol=group.protocol_data,
         generation=None,
         members=tuple(
-            parse_classic_member(each, reader, protocol=group.protocol_data)
+            _parse_classic_member(each, reader, group.protocol_data)
             for each in members
             if each not in leading
         ),
@@ -312,7 +312,7 @@ def leads_for_rackward(member_id: str) -> bool:
 
 
 def _has_assigned(member: Any) -> bool:
-    return bytes(member.member_assignment or b"") == LEADS
+    return bytes(member.member_assignment or b"") == LEADER_MARKER
 
 
 def _parse_consumer_group(group: Any) -> Group:

@@ -159,14 +159,15 @@ def read_topics(
     if topics is None:
         response = admin.send(operation, _metadata_request(None), deadline=until)
         return parse_metadata(response, internal=internal)
-    parts = []
+    found: list[Any] = []
     for names in batches(sorted(set(topics))) if topics else [()]:
         response = admin.send(operation, _metadata_request(names), deadline=until)
         for name, code in topic_errors(response).items():
             if code != UNKNOWN_TOPIC:
                 raise from_code(f"{operation}: {name}", "Metadata", code, acl=f"Describe on {name}")
-        parts.append(parse_metadata(response, internal=internal))
-    return _merge(parts)
+        found += response.topics
+    response.topics = found
+    return parse_metadata(response, internal=internal)
 
 
 def check_topics(state: ClusterState, names: Iterable[str]) -> None:
@@ -275,30 +276,6 @@ def _topic_id(topic: Any) -> str | None:
     return None if topic_id is None or str(topic_id) == _NO_TOPIC_ID else str(topic_id)
 
 
-def _merge(parts: Sequence[ClusterState]) -> ClusterState:
-    """Return the states of different topics as one; the brokers are those of the last."""
-    last = parts[-1]
-    if len(parts) == 1:
-        return last
-
-    def union(mappings: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
-        return {key: value for each in mappings for key, value in each.items()}
-
-    return replace(
-        last,
-        view=replace(
-            last.view,
-            replicas=union(part.view.replicas for part in parts),
-            leaders=union(part.view.known_leaders for part in parts),
-        ),
-        in_sync=union(part.in_sync for part in parts),
-        offline=union(part.offline for part in parts),
-        topic_ids=union(part.topic_ids for part in parts),
-        leader_epochs=union(part.leader_epochs for part in parts),
-        internal=frozenset().union(*(part.internal for part in parts)),
-    )
-
-
 def _with_fenced_brokers(
     admin: AdminConnection, state: ClusterState, deadline: Deadline
 ) -> ClusterState:
@@ -369,7 +346,7 @@ def read_log_offsets(
                     for number in numbers
                 ],
             )
-            for name, numbers in _by_topic(partitions).items()
+            for name, numbers in by_topic(partitions).items()
         ],
         min_version=1,
         max_version=9,
@@ -402,7 +379,7 @@ def read_replica_sizes(
     if partitions is not None:
         topics = [
             Request.DescribableLogDirTopic(topic=name, partitions=numbers)
-            for name, numbers in _by_topic(partitions).items()
+            for name, numbers in by_topic(partitions).items()
         ]
     operation = "reading the sizes of replicas"
     # One request object per broker: during an upgrade their versions may differ.
@@ -457,8 +434,9 @@ def unauthorized_topics(
     return hidden
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, Sequence[int]]:
-    by_topic: dict[str, list[int]] = {}
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return topic to partition numbers, both sorted."""
+    grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return by_topic
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from placement_core import TopicPartition
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import ELECTION_NOT_NEEDED, AdminError, from_code
-from rackward.kafka.metadata import batches
+from rackward.kafka.metadata import batches, by_topic
 
 _PREFERRED = 0
 
@@ -33,19 +33,22 @@ def reassign(
     operation = "reassigning partitions"
     refused: dict[TopicPartition, AdminError] = {}
     for batch in batches(sorted(targets)):
-        by_topic: dict[str, list[object]] = {}
-        for tp in batch:
-            target = targets[tp]
-            by_topic.setdefault(tp.topic, []).append(
-                partition(
-                    partition_index=tp.partition,
-                    replicas=None if target is None else list(target),
-                )
-            )
         with admin.change(operation) as deadline:
             request = Request(
                 timeout_ms=deadline.remaining_ms,
-                topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+                topics=[
+                    topic(
+                        name=name,
+                        partitions=[
+                            partition(
+                                partition_index=number,
+                                replicas=targets[TopicPartition(name, number)],
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for name, numbers in by_topic(batch).items()
+                ],
             )
             response = admin.send_to_controller(operation, request, deadline)
         if response.error_code:
@@ -75,13 +78,10 @@ def elect_preferred_leaders(
     operation = "electing preferred leaders"
     refused: dict[TopicPartition, AdminError] = {}
     for batch in batches(sorted(partitions)):
-        by_topic: dict[str, list[int]] = {}
-        for tp in batch:
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
         with admin.change(operation) as deadline:
             request = Request(
                 election_type=_PREFERRED,
-                topic_partitions=list(by_topic.items()),
+                topic_partitions=list(by_topic(batch).items()),
                 timeout_ms=deadline.remaining_ms,
             )
             response = admin.send_to_controller(operation, request, deadline)

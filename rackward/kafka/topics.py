@@ -21,7 +21,6 @@ from rackward.kafka.errors import (
     from_code,
 )
 from rackward.kafka.metadata import ClusterState, read_state
-from rackward.units import Deadline
 
 _POLL_SECONDS = 0.1
 
@@ -66,15 +65,36 @@ def create_partitions(
     partitions, and a topic that exists may have been created by this very call: see
     `wait_for_layout`. Raises AdminError if the controller does not respond.
     """
+    from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+
     deadline = admin.deadline()
     names = ", ".join(each.topic for each in new[:3]) + (", ..." if len(new) > 3 else "")
     if new[0].first_partition:
-        request = _create_partitions_request(new, validate_only, deadline)
+        topic = CreatePartitionsRequest.CreatePartitionsTopic
+        request: Any = CreatePartitionsRequest(
+            topics=[
+                topic(
+                    name=each.topic,
+                    count=each.first_partition + len(each.replicas),
+                    assignments=[
+                        topic.CreatePartitionsAssignment(broker_ids=list(row))
+                        for row in each.requested
+                    ],
+                )
+                for each in new
+            ],
+            timeout_ms=deadline.remaining_ms,
+            validate_only=validate_only,
+        )
         response = admin.send_to_controller(f"adding partitions to {names}", request, deadline)
         results, operation = response.results, "adding partitions to {}"
         done_before = INVALID_PARTITIONS
     else:
-        request = _create_topics_request(new, validate_only, deadline)
+        request = CreateTopicsRequest(
+            topics=[_creatable_topic(each.topic, each.requested, each.configs) for each in new],
+            timeout_ms=deadline.remaining_ms,
+            validate_only=validate_only,
+        )
         response = admin.send_to_controller(f"creating {names}", request, deadline)
         results, operation = response.topics, "creating topic {}"
         done_before = TOPIC_EXISTS
@@ -153,18 +173,6 @@ def _difference(new: NewPartitions, state: ClusterState) -> str | None:
     return None
 
 
-def _create_topics_request(
-    new: Sequence[NewPartitions], validate_only: bool, deadline: Deadline
-) -> Any:
-    from kafka.protocol.admin import CreateTopicsRequest as Request
-
-    return Request(
-        topics=[_creatable_topic(each.topic, each.requested, each.configs) for each in new],
-        timeout_ms=deadline.remaining_ms,
-        validate_only=validate_only,
-    )
-
-
 def _creatable_topic(
     name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]
 ) -> Any:
@@ -183,26 +191,4 @@ def _creatable_topic(
         configs=[
             topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
         ],
-    )
-
-
-def _create_partitions_request(
-    new: Sequence[NewPartitions], validate_only: bool, deadline: Deadline
-) -> Any:
-    from kafka.protocol.admin import CreatePartitionsRequest as Request
-
-    topic = Request.CreatePartitionsTopic
-    return Request(
-        topics=[
-            topic(
-                name=each.topic,
-                count=each.first_partition + len(each.replicas),
-                assignments=[
-                    topic.CreatePartitionsAssignment(broker_ids=list(row)) for row in each.requested
-                ],
-            )
-            for each in new
-        ],
-        timeout_ms=deadline.remaining_ms,
-        validate_only=validate_only,
     )

@@ -37,7 +37,7 @@ from assignors.group_leader import (
 )
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from rackward.groups.host_racks import HostRacks
-from rackward.kafka.groups import LEADS, leads_for_rackward
+from rackward.kafka.groups import LEADER_MARKER, leads_for_rackward
 from rackward.lead.assigner import AssignmentMetrics, GroupAssigner
 from rackward.lead.member import (
     COORDINATOR_ERRORS,
@@ -490,7 +490,7 @@ class LedGroup:
         )
         others = [member for member in members if member.id != self._member.id]
         assignments = {member.id: result.assignments.get(member.id, {}) for member in others}
-        await self._member.sync(write_assignments(assignments) | {self._member.id: LEADS})
+        await self._member.sync(write_assignments(assignments) | {self._member.id: LEADER_MARKER})
         self._others = {member.id: member.instance_id for member in others}
         self._names = {m: self._names[m] for m in self._others if m in self._names}
         self._next_check = now + self._assigner.check_interval

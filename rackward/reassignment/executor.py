@@ -51,6 +51,7 @@ from rackward.reassignment.progress import (
     WaitingForBrokers,
     missing_brokers,
     partition_states,
+    partitions_in,
 )
 from rackward.reassignment.throttle import ReplicationThrottle, throttled
 from rackward.units import Deadline, format_brokers
@@ -163,8 +164,8 @@ class Executor:
         """
         state, reassignments = self._cluster.describe(_topics(self._moves))
         states = partition_states(self._moves.values(), state)
-        completed = sorted(tp for tp, s in states.items() if s is PartitionState.COMPLETED)
-        in_progress = sorted(tp for tp, s in states.items() if s is PartitionState.IN_PROGRESS)
+        completed = partitions_in(states, PartitionState.COMPLETED)
+        in_progress = partitions_in(states, PartitionState.IN_PROGRESS)
         pending = sorted(self._moves.keys() - {*completed, *in_progress})
         limits = self._options.limits
         copies = any(move.adding for move in self._moves.values())
@@ -268,6 +269,7 @@ class Executor:
 
     def _ready_moves(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
         """Return the moves that can be started or are in progress; the others fail."""
+        live = state.view.racks()
         ready: dict[TopicPartition, Move] = {}
         failures: dict[TopicPartition, str] = {}
         for tp, now in partition_states(moves.values(), state).items():
@@ -279,7 +281,9 @@ class Executor:
                     failures[tp] = f"another client moved it to {replicas}"
                 case PartitionState.OTHER_TARGET if not self._options.allow_foreign:
                     failures[tp] = _other_target(tp, state)
-                case PartitionState.NOT_STARTED if missing := missing_brokers(moves[tp], state):
+                case PartitionState.NOT_STARTED if missing := missing_brokers(
+                    moves[tp], state, live
+                ):
                     failures[tp] = f"not started: {_down(missing)}"
                 case _:
                     ready[tp] = moves[tp]
@@ -289,17 +293,13 @@ class Executor:
     def _reassign(self, moves: Moves, state: ClusterState) -> Collection[TopicPartition]:
         """Request the reassignments that are not in progress; return the refused partitions."""
         states = partition_states(moves.values(), state)
-        other_target = [tp for tp, s in states.items() if s is PartitionState.OTHER_TARGET]
+        other_target = partitions_in(states, PartitionState.OTHER_TARGET)
         refused: dict[TopicPartition, AdminError] = {}
         if other_target:
             # A target in progress is never replaced: see rackward.kafka.reassignments.
             refused.update(self._cluster.reassign(dict.fromkeys(other_target)))
-        to_request = (PartitionState.NOT_STARTED, PartitionState.OTHER_TARGET)
-        targets = {
-            tp: moves[tp].after
-            for tp, now in states.items()
-            if now in to_request and tp not in refused
-        }
+        not_started = partitions_in(states, PartitionState.NOT_STARTED)
+        targets = {tp: moves[tp].after for tp in (*not_started, *other_target) if tp not in refused}
         # Before the request: it may be carried out even if its response is lost.
         self._in_progress |= targets.keys()
         if targets:
@@ -329,27 +329,7 @@ class Executor:
                 self._clock.sleep(pause)
                 continue
             request_failed, now = False, self._clock.now()
-            states = partition_states(left.values(), state)
-            completed = {tp for tp, s in states.items() if s is PartitionState.COMPLETED}
-            self._meter.complete(completed)
-            self._in_progress -= completed
-            idle = (PartitionState.NOT_STARTED, PartitionState.UNEXPECTED)
-            cancelled = detector.cancelled(now, (tp for tp, s in states.items() if s in idle))
-            failures = {tp: _cancelled_reason(tp, state) for tp in cancelled}
-            for tp, seen in states.items():
-                if seen is PartitionState.DELETED:
-                    failures[tp] = _DELETED
-                elif seen is PartitionState.OTHER_TARGET:
-                    failures[tp] = _other_target(tp, state)
-            self._fail(failures)
-            for tp in {*completed, *failures}:
-                del left[tp]
-            waiting = {
-                tp: brokers
-                for tp, move in left.items()
-                if states[tp] is PartitionState.IN_PROGRESS
-                and (brokers := missing_brokers(move, state))
-            }
+            waiting = self._update(left, state, detector, now)
             if waiting and waiting != reported:
                 down = sorted({broker for brokers in waiting.values() for broker in brokers})
                 self._emit(WaitingForBrokers(len(waiting), tuple(down)))
@@ -373,6 +353,40 @@ class Executor:
                 )
                 return
             self._clock.sleep(pause)
+
+    def _update(
+        self,
+        left: dict[TopicPartition, Move],
+        state: ClusterState,
+        detector: StallDetector,
+        now: float,
+    ) -> dict[TopicPartition, tuple[int, ...]]:
+        """Remove the partitions from ``left`` that have completed or failed.
+
+        Returns those that wait for brokers that are down, with these brokers.
+        """
+        states = partition_states(left.values(), state)
+        completed = partitions_in(states, PartitionState.COMPLETED)
+        self._meter.complete(completed)
+        self._in_progress.difference_update(completed)
+        idle = partitions_in(states, PartitionState.NOT_STARTED, PartitionState.UNEXPECTED)
+        failures = {
+            **dict.fromkeys(partitions_in(states, PartitionState.DELETED), _DELETED),
+            **{
+                tp: _other_target(tp, state)
+                for tp in partitions_in(states, PartitionState.OTHER_TARGET)
+            },
+            **{tp: _cancelled_reason(tp, state) for tp in detector.cancelled(now, idle)},
+        }
+        self._fail(failures)
+        live = state.view.racks()
+        for tp in (*completed, *failures):
+            del left[tp]
+        return {
+            tp: brokers
+            for tp in partitions_in(states, PartitionState.IN_PROGRESS)
+            if (brokers := missing_brokers(left[tp], state, live))
+        }
 
     def _measure(self, left: Moves, state: ClusterState) -> None:
         copying = [move for move in left.values() if move.adding]

@@ -25,7 +25,6 @@ unknown keys, and the one here rejects them, since a misspelt key must not be ig
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -40,6 +39,7 @@ from placement_core.audit import audit
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rack_traffic.atomic_write import write_atomically
+from rackward.config_files import read_text
 from rackward.kafka import ClusterState
 
 STDIO = "-"
@@ -411,11 +411,11 @@ def _validate(source: str, rows: list[tuple[TopicPartition, tuple[int, ...]]]) -
 
 
 def load_plan(path: str, kind: PlanKind, verb: str = "apply") -> Plan:
-    """Read the plan at ``path`` (``-``: standard input). Raises PlanFileError.
+    """Read the plan at ``path`` (``-``: standard input). Raises ConfigError and PlanFileError.
 
     ``verb`` is what the user asked for, which another command does for another kind of plan.
     """
-    plan = parse_plan(display_name(path), read_text(path))
+    plan = parse_plan(display_name(path), _read(path))
     if plan.kind is not kind:
         raise PlanFileError(
             f"{display_name(path)} is a plan of kind {plan.kind.value}: use rackward "
@@ -425,27 +425,12 @@ def load_plan(path: str, kind: PlanKind, verb: str = "apply") -> Plan:
 
 
 def load_kafka_json(path: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Read the replica lists in a file of kafka-reassign-partitions. Raises PlanFileError."""
-    return parse_kafka_json(display_name(path), read_text(path))
+    """Read a file of kafka-reassign-partitions. Raises ConfigError and PlanFileError."""
+    return parse_kafka_json(display_name(path), _read(path))
 
 
-def read_text(path: str) -> str:
-    """Return the text of the file, or of standard input. Raises PlanFileError."""
-    try:
-        if path == STDIO:
-            content = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(path).open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise PlanFileError(f"{path} cannot be read: {error.strerror}") from error
-    name = display_name(path)
-    if len(content) > MAX_BYTES:
-        raise PlanFileError(f"{name} is larger than {MAX_BYTES >> 20} MB: it is not a plan")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PlanFileError(f"{name} is not UTF-8: it is not a plan") from error
+def _read(path: str) -> str:
+    return read_text(None if path == STDIO else Path(path), MAX_BYTES)
 
 
 def write_text(path: str, text: str) -> None:

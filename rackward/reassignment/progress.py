@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -82,6 +82,13 @@ def partition_states(
     return {move.partition: partition_state(move, state) for move in moves}
 
 
+def partitions_in(
+    states: Mapping[TopicPartition, PartitionState], *wanted: PartitionState
+) -> list[TopicPartition]:
+    """Return the partitions in one of these states, sorted."""
+    return sorted(tp for tp, state in states.items() if state in wanted)
+
+
 def leads_to(reassignment: Reassignment, replicas: tuple[int, ...]) -> bool:
     """Return whether a reassignment will complete with these replicas.
 
@@ -93,12 +100,11 @@ def leads_to(reassignment: Reassignment, replicas: tuple[int, ...]) -> bool:
     )
 
 
-def missing_brokers(move: Move, state: ClusterState) -> tuple[int, ...]:
+def missing_brokers(move: Move, state: ClusterState, live: Collection[int]) -> tuple[int, ...]:
     """Return the brokers that are down and that a move cannot proceed without.
 
     Those that have to copy and, if the partition has no leader, those to copy from.
     """
-    live = state.view.racks()
     missing = [broker for broker in move.adding if broker not in live]
     if state.view.leader(move.partition) is None:
         missing += [b for b in move.before if b not in live and b not in missing]

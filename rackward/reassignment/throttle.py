@@ -42,6 +42,7 @@ from rackward.kafka.configs import (
     ResourceType,
     alter_configs,
     describe_configs,
+    raise_first,
     read_topic_configs,
     read_visible_topic_configs,
 )
@@ -455,15 +456,11 @@ class ReplicationThrottle:
         node: int | None,
         deadline: Deadline | None = None,
     ) -> Mapping[str, ConfigValue]:
-        results = describe_configs(
-            self._admin,
-            "reading the replication throttle",
-            ResourceType.BROKER,
-            [name],
-            keys,
-            node=node,
-            deadline=deadline,
+        operation = "reading the replication throttle"
+        results, errors = describe_configs(
+            self._admin, operation, ResourceType.BROKER, [name], keys, node=node, deadline=deadline
         )
+        raise_first(errors)
         return results.get(name, {})
 
     def _alter_brokers(
@@ -472,9 +469,7 @@ class ReplicationThrottle:
         resource = ALL_BROKERS
         if broker is not None:
             resource = ConfigResource(ResourceType.BROKER, str(broker))
-        refused = alter_configs(self._admin, operation, {resource: changes}, node=broker)
-        for error in refused.values():
-            raise error
+        raise_first(alter_configs(self._admin, operation, {resource: changes}, node=broker))
 
     def _alter_topics(self, operation: str, changes: Mapping[str, Sequence[ConfigChange]]) -> None:
         resources = {

@@ -1,6 +1,6 @@
 """Real Kafka clusters for tests and demos, with racks and a listener for each client rack."""
 
-from rackward.testing.base import Cluster
+from rackward.testing.cluster import Cluster
 from rackward.testing.docker import DockerCluster
 from rackward.testing.errors import (
     BrokerError,

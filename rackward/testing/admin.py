@@ -1,21 +1,24 @@
-"""Reads the metadata of a test cluster, and moves its leaders.
+"""Requests to the running brokers of a test cluster: its metadata, its quorum, and its leaders.
 
-Every function takes the ports, on 127.0.0.1, of the brokers to ask. Requests have fixed
-versions that every Kafka from 4.0 on understands.
+A client chooses the broker of a request, and waits for one that is paused. `RunningBrokers` asks
+the running ones in turn until one answers, and so the functions of `rackward.kafka` work while
+other brokers are down.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
 
 from placement_core import ClusterView, TopicPartition
-from rackward.testing.errors import ClusterError, ClusterTimeoutError, requires_extra
-
-if TYPE_CHECKING:
-    from rackward.kafka.errors import RawConnection
+from rackward.kafka import AdminConnection, AdminTimeoutError
+from rackward.kafka.errors import RawConnection
+from rackward.kafka.metadata import read_topics
+from rackward.kafka.reassignments import elect_preferred_leaders, reassign
+from rackward.testing.errors import ClusterError, ClusterTimeoutError
+from rackward.units import Deadline
 
 RESPONSE_TIMEOUT = 30.0
 """Seconds until some broker must answer; each is tried again and again meanwhile."""
@@ -23,112 +26,119 @@ RESPONSE_TIMEOUT = 30.0
 _REQUEST_TIMEOUT = 10.0
 _PROBE_TIMEOUT = 2.0
 _POLL_INTERVAL = 0.05
-_ELECTION_TIMEOUT_MS = 5_000
-_PREFERRED_ELECTION = 0
 _METADATA_TOPIC = "__cluster_metadata"
-_REQUEST_TIMED_OUT = 7
 
-Result = TypeVar("Result")
+_VERSIONS = {
+    "AlterPartitionReassignmentsRequest": 0,
+    "DescribeQuorumRequest": 1,
+    "ElectLeadersRequest": 2,
+    "MetadataRequest": 12,
+}
+"""Versions that every Kafka from 3.9 on understands."""
 
 
-def read_view(ports: Sequence[int], topics: Iterable[str] | None) -> ClusterView:
-    """Return brokers, replicas and leaders as one of the brokers has them now.
+class RunningBrokers(AdminConnection):
+    """Sends requests to the brokers at these ports of 127.0.0.1, in turn until one answers.
 
-    None: of all topics but internal ones. Topics that do not exist are left out.
+    Raises ClusterTimeoutError if none answers within RESPONSE_TIMEOUT.
     """
-    names = None if topics is None else sorted(set(topics))
-    return _call_any_broker(ports, lambda connection: _read_view(connection, names))
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+        super().__init__(None, addresses, RESPONSE_TIMEOUT)
+        self._ports = list(ports)
+
+    def send(
+        self,
+        operation: str,
+        request: Any,
+        *,
+        node: int | None = None,  # noqa: ARG002 - of the base class
+        deadline: Deadline | None = None,
+    ) -> Any:
+        """Return the response of the first broker that answers."""
+        until = deadline or self.deadline()
+        while True:
+            for port in self._ports:
+                try:
+                    return _send(port, request, _REQUEST_TIMEOUT)
+                except OSError as error:
+                    fault = f"{operation}: no broker answers at {self.bootstrap_servers} ({error})"
+            _wait(until, fault)
+
+    def send_to_controller(
+        self, operation: str, request: Any, deadline: Deadline | None = None
+    ) -> Any:
+        """Return the response of the first broker that answers; brokers forward the request."""
+        return self.send(operation, request, deadline=deadline)
+
+    def view(self, topics: Iterable[str] | None) -> ClusterView:
+        """Return brokers, replicas and leaders as one of the brokers has them now.
+
+        None: of all topics but internal ones. Topics that do not exist are left out.
+        """
+        names = None if topics is None else sorted(set(topics))
+        return read_topics(self, names, internal=names is not None).view
+
+    def quorum(self) -> Any:
+        """Return the state of the controllers' log: ``leader_id``, ``high_watermark`` and more."""
+        from kafka.protocol.admin import DescribeQuorumRequest as Request
+
+        partition = Request.TopicData.PartitionData(partition_index=0)
+        topic = Request.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
+        deadline = self.deadline()
+        while True:
+            response = self.send("describing the quorum", Request(topics=[topic]))
+            logs = [log for topic in response.topics for log in topic.partitions]
+            if not response.error_code and logs and not logs[0].error_code:
+                return logs[0]
+            # For example, this broker has lost its connection to the controller.
+            self._ports.append(self._ports.pop(0))
+            _wait(deadline, "the brokers cannot describe the controller quorum")
 
 
 def is_serving(port: int, broker_id: int) -> bool:
     """Whether a broker answers at this port, and broker ``broker_id`` is in its metadata."""
+    from kafka.protocol.metadata import MetadataRequest
+
     try:
-        with _connection(port, _PROBE_TIMEOUT) as connection:
-            return broker_id in _read_view(connection, []).racks()
+        response = _send(port, MetadataRequest(topics=[]), _PROBE_TIMEOUT)
     except OSError:
         return False
-
-
-def wait_for_brokers(ports: Sequence[int], brokers: set[int], timeout: float) -> None:
-    """Wait until ``brokers`` are in the metadata of every broker asked.
-
-    Raises ClusterTimeoutError after ``timeout`` seconds.
-    """
-    deadline = time.monotonic() + timeout
-    for port in ports:
-        while missing := brokers - set(read_view([port], []).racks()):
-            _wait(deadline, f"brokers {sorted(missing)} have not joined the cluster")
-
-
-def committed_offset(ports: Sequence[int]) -> int:
-    """Return the offset of the last record of the metadata log that is committed."""
-    return int(_describe_quorum(ports)["high_watermark"]) - 1
-
-
-def active_controller(ports: Sequence[int]) -> int:
-    """Return the node id of the controller that leads the quorum, as a broker knows it."""
-    return int(_describe_quorum(ports)["leader_id"])
-
-
-def _describe_quorum(ports: Sequence[int]) -> dict[str, Any]:
-    from kafka.protocol.admin import DescribeQuorumRequest as Request
-
-    partition = Request.TopicData.PartitionData(partition_index=0)
-    topic = Request.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
-
-    def describe(connection: RawConnection) -> dict[str, Any]:
-        response = connection.send(Request[1](topics=[topic])).to_dict()
-        logs = [log for topic in response["topics"] for log in topic["partitions"]]
-        if response["error_code"] or not logs or logs[0]["error_code"]:
-            # For example, the broker has lost its connection to the controller.
-            raise ConnectionError("the broker cannot describe the controller quorum")
-        return dict(logs[0])
-
-    return _call_any_broker(ports, describe)
+    return any(broker.node_id == broker_id for broker in response.brokers)
 
 
 def move_leaders(
-    ports: Sequence[int], leaders: Mapping[TopicPartition, int], timeout: float
+    brokers: RunningBrokers, leaders: Mapping[TopicPartition, int], timeout: float
 ) -> None:
-    """Make each broker the preferred leader and the leader; wait until every broker shows it.
+    """Make each broker the preferred leader and the leader of its partition.
 
     Raises ClusterError if a partition does not exist or a broker holds no replica of it,
     and ClusterTimeoutError after ``timeout`` seconds.
     """
     # Callers may pass another (topic, partition) tuple.
     leaders = {TopicPartition(*partition): broker for partition, broker in leaders.items()}
-    topics = sorted({partition.topic for partition in leaders})
-    deadline = time.monotonic() + timeout
-    reordered = _reordered(_complete_view(ports, topics, leaders), leaders)
-    if reordered:
-        _call_any_broker(ports, lambda connection: _reassign(connection, reordered))
-    for port in ports:
-        while pending := _not_yet_led(read_view([port], topics), leaders):
+    topics = {partition.topic for partition in leaders}
+    deadline = Deadline.after(timeout)
+    while True:
+        view = brokers.view(topics)
+        reordered = _reordered(view, leaders)
+        waiting = [tp for tp, broker in leaders.items() if view.leader(tp) != broker]
+        if not reordered and not waiting:
+            return
+        try:
+            for error in reassign(brokers, reordered).values():
+                raise error
             # Repeated: a replica is not elected before it is back in sync.
-            _call_any_broker(ports, lambda connection: _elect_preferred(connection, pending))
-            if not _not_yet_led(read_view([port], topics), leaders):
-                break
-            partition = pending[0]
-            _wait(
-                deadline,
-                f"{len(pending)} leaders have not moved, such as that of {partition.topic} "
-                f"{partition.partition} to broker {leaders[partition]}: is it alive and in sync?",
-            )
-
-
-def _complete_view(
-    ports: Sequence[int], topics: Sequence[str], partitions: Iterable[TopicPartition]
-) -> ClusterView:
-    """Return the view of a broker that has all partitions; a broker may lag behind others."""
-    for port in ports:
-        view = read_view([port], topics)
-        if all(partition in view.replicas for partition in partitions):
-            break
-    return view
-
-
-def _not_yet_led(view: ClusterView, leaders: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    return [partition for partition, broker in leaders.items() if view.leader(partition) != broker]
+            elect_preferred_leaders(brokers, waiting)
+        except AdminTimeoutError:
+            pass  # The controller is busy.
+        _wait(
+            deadline,
+            f"{len(waiting)} leaders have not moved, such as that of "
+            f"{', '.join(f'{tp.topic} {tp.partition}' for tp in waiting[:1])}: "
+            "are the brokers alive and in sync?",
+        )
 
 
 def _reordered(
@@ -146,100 +156,17 @@ def _reordered(
                 f"only {', '.join(map(str, replicas))} can lead it"
             )
         if replicas[0] != broker:
-            reordered[partition] = [broker, *(each for each in replicas if each != broker)]
+            reordered[partition] = [broker, *(other for other in replicas if other != broker)]
     return reordered
 
 
-def _reassign(connection: RawConnection, replicas: Mapping[TopicPartition, list[int]]) -> None:
-    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
-
-    topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
-    topics = [
-        topic(
-            name=name,
-            partitions=[
-                partition(partition_index=each.partition, replicas=replicas[each])
-                for each in partitions
-            ],
-        )
-        for name, partitions in _by_topic(replicas).items()
-    ]
-    response = connection.send(Request[0](timeout_ms=_ELECTION_TIMEOUT_MS, topics=topics)).to_dict()
-    _check("reordering replicas", response)
-    for by_topic in response["responses"]:
-        for result in by_topic["partitions"]:
-            name, index = by_topic["name"], result["partition_index"]
-            _check(f"reordering the replicas of {name} {index}", result)
+def _send(port: int, request: Any, timeout: float) -> Any:
+    request.API_VERSION = _VERSIONS[type(request).__name__]
+    with closing(RawConnection("127.0.0.1", port, timeout)) as connection:
+        return connection.send(request)
 
 
-def _elect_preferred(connection: RawConnection, partitions: Iterable[TopicPartition]) -> None:
-    from kafka.protocol.admin import ElectLeadersRequest as Request
-
-    indexes = [
-        (name, [each.partition for each in group]) for name, group in _by_topic(partitions).items()
-    ]
-    connection.send(
-        Request[2](
-            election_type=_PREFERRED_ELECTION,
-            topic_partitions=indexes,
-            timeout_ms=_ELECTION_TIMEOUT_MS,
-        )
-    )
-
-
-def _read_view(connection: RawConnection, topics: list[str] | None) -> ClusterView:
-    from kafka.protocol.metadata import MetadataRequest as Request
-
-    from rackward.kafka.metadata import parse_metadata
-
-    names = None if topics is None else [Request.MetadataRequestTopic(name=each) for each in topics]
-    response = connection.send(Request[12](topics=names, allow_auto_topic_creation=False))
-    return parse_metadata(response, internal=topics is not None).view
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    grouped: dict[str, list[TopicPartition]] = {}
-    for partition in partitions:
-        grouped.setdefault(partition.topic, []).append(partition)
-    return grouped
-
-
-def _check(operation: str, response: Mapping[str, Any]) -> None:
-    if response["error_code"] == _REQUEST_TIMED_OUT:
-        # A TimeoutError is an OSError, so the call is repeated; it is idempotent.
-        raise TimeoutError(f"the controller timed out {operation}")
-    if response["error_code"]:
-        from kafka.errors import for_code
-
-        reason = response["error_message"] or for_code(response["error_code"]).__name__
-        raise ClusterError(f"the controller refused {operation}: {reason}")
-
-
-def _connection(port: int, timeout: float) -> AbstractContextManager[RawConnection]:
-    with requires_extra("cluster"):
-        import kafka  # noqa: F401
-    from rackward.kafka.errors import RawConnection
-
-    return closing(RawConnection("127.0.0.1", port, timeout))
-
-
-def _call_any_broker(ports: Sequence[int], call: Callable[[RawConnection], Result]) -> Result:
-    """Call with a connection to the first broker that answers; repeat on any OSError.
-
-    Raises ClusterTimeoutError after RESPONSE_TIMEOUT seconds.
-    """
-    deadline = time.monotonic() + RESPONSE_TIMEOUT
-    while True:
-        for port in ports:
-            try:
-                with _connection(port, _REQUEST_TIMEOUT) as connection:
-                    return call(connection)
-            except OSError as error:
-                problem = f"no broker answers at ports {', '.join(map(str, ports))} ({error})"
-        _wait(deadline, problem)
-
-
-def _wait(deadline: float, problem: str) -> None:
-    if time.monotonic() > deadline:
+def _wait(deadline: Deadline, problem: str) -> None:
+    if not deadline.remaining:
         raise ClusterTimeoutError(f"timed out: {problem}")
     time.sleep(_POLL_INTERVAL)

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from rackward.testing import docker_cleanup
-from rackward.testing.base import DEFAULT_RACKS, START_ATTEMPTS, Cluster, Node, NodeState
 from rackward.testing.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
@@ -23,7 +22,7 @@ from rackward.testing.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.testing.distribution import Progress, cache_directory, default_version, fetch_kafka
+from rackward.testing.cluster import DEFAULT_RACKS, START_ATTEMPTS, Cluster, Node, NodeState
 from rackward.testing.errors import (
     BrokerError,
     DockerUnavailableError,
@@ -31,6 +30,7 @@ from rackward.testing.errors import (
     requires_extra,
 )
 from rackward.testing.jolokia import agent_option
+from rackward.testing.kafka_jars import Progress, cache_directory, default_version, fetch_kafka
 from rackward.testing.processes import Processes
 
 LABEL = "rackward.cluster"

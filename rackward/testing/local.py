@@ -9,15 +9,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rackward.testing import admin
-from rackward.testing.base import (
-    DEFAULT_RACKS,
-    START_ATTEMPTS,
-    START_TIMEOUT,
-    Cluster,
-    Node,
-    NodeState,
-)
 from rackward.testing.broker_config import (
     CONTROLLER_ID,
     INTERNAL,
@@ -28,16 +19,25 @@ from rackward.testing.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.testing.distribution import (
+from rackward.testing.cluster import (
+    DEFAULT_RACKS,
+    START_ATTEMPTS,
+    START_TIMEOUT,
+    Cluster,
+    Node,
+    NodeState,
+)
+from rackward.testing.errors import BrokerError, PortTakenError
+from rackward.testing.kafka_jars import (
     Distribution,
     Progress,
+    StartupCache,
     cache_directory,
     default_version,
     fetch_kafka,
+    prepare_startup_cache,
 )
-from rackward.testing.errors import BrokerError, PortTakenError
 from rackward.testing.processes import Processes
-from rackward.testing.startup_cache import StartupCache, prepare_startup_cache
 
 _STOP_TIMEOUT = 120.0
 _PORT_TAKEN = "Address already in use"
@@ -135,7 +135,7 @@ class LocalCluster(Cluster):
 
     def active_controller(self) -> int:
         """Return the node id of the active controller."""
-        return admin.active_controller(self._running_ports())
+        return int(self._brokers().quorum().leader_id)
 
     def kill_controller(self, node_id: int) -> None:
         """Kill a controller with SIGKILL; return when its process is gone."""

@@ -5,22 +5,11 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
-from rackward.controller.pending_replicas import (
-    CONTROLLER_GROUP,
-    MAX_REPLICATION_FACTOR,
-    PENDING_REPLICAS_TOPIC,
-    PendingReplicas,
-    PendingReplicasWriter,
-    ensure_topic,
-    layout_digest,
-    read_pending_replicas,
-    replication_targets,
-)
 from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
 from rackward.kafka.configs import (
@@ -31,54 +20,20 @@ from rackward.kafka.configs import (
     read_topic_configs,
 )
 from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
+from rackward.topics.pending_replicas import (
+    CONTROLLER_GROUP,
+    MAX_REPLICATION_FACTOR,
+    PENDING_REPLICAS_TOPIC,
+    PendingReplicas,
+    PendingReplicasWriter,
+    ensure_topic,
+    layout_digest,
+    read_pending_replicas,
+    replication_targets,
+)
 from rackward.topics.planner import TopicsPlan
 
 _SHAPE_CONFIGS = ("num.partitions", "default.replication.factor")
-
-
-class PendingReplicasRecorder:
-    """Records the pending replicas of partitions that are being created.
-
-    They are written before the partitions are created, so that the controller sees them however
-    the creation ends. Without pending replicas nothing is written, and their topic is not created.
-    ``properties`` are the connection settings of the cluster.
-    """
-
-    def __init__(
-        self, properties: Mapping[str, object], pending: Sequence[PendingReplicas]
-    ) -> None:
-        self._properties, self._pending = properties, tuple(pending)
-        self._writer: PendingReplicasWriter | None = None
-
-    def record(self, admin: AdminConnection) -> None:
-        """Write the pending replicas. Raises AdminError; nothing may be created then."""
-        if not self._pending:
-            return
-        own = ensure_topic(admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False))
-        self._writer = PendingReplicasWriter(self._properties, admin.timeout)
-        self._writer.write([*self._pending, *([own] if own is not None else [])])
-
-    def confirm(self, admin: AdminConnection, refused: Collection[str]) -> None:
-        """Add the ids of the topics created, and delete what was recorded of those refused.
-
-        Raises AdminError.
-        """
-        if self._writer is None:
-            return
-        deleted = [each.key for each in self._pending if each.topic in refused]
-        created = [each for each in self._pending if each.topic not in refused]
-        ids: Mapping[str, str | None] = {}
-        if created:
-            topics = [each.topic for each in created]
-            ids = read_state(admin, topics, reassignments=False).topic_ids
-        written = [replace(each, topic_id=ids[each.topic]) for each in created if each.topic in ids]
-        self._writer.write(written, deleted)
-
-    def close(self) -> None:
-        """Close the connections; may be called again."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
 
 
 def pending_replicas(
@@ -186,25 +141,54 @@ def create_planned(
 ) -> dict[str, str]:
     """Create the partitions of a plan, and compare the layout with it.
 
-    Returns the topics that are not as planned, with the reason. If the creation is interrupted
-    after the request was sent, the error (or for a signal, stderr) contains that hint. Raises
-    AdminError.
+    ``pending`` replicas are recorded for the controller; without any, nothing is written. Returns
+    the topics that are not as planned, with the reason. If the creation is interrupted after the
+    request was sent, the error (or for a signal, stderr) contains that hint. Raises AdminError.
     """
     names = " ".join(new.topic for new in plan.new)
     hint = f"the request was sent and may take effect: see rackward topics describe {names}"
-    with closing(PendingReplicasRecorder(properties, pending)) as recorder:
-        recorder.record(admin)
+    with ExitStack() as stack:
+        writer: PendingReplicasWriter | None = None
+        if pending:
+            own = ensure_topic(
+                admin, read_state(admin, [PENDING_REPLICAS_TOPIC], reassignments=False)
+            )
+            writer = stack.enter_context(closing(PendingReplicasWriter(properties, admin.timeout)))
+            # Before the creation, so that the controller sees them however it ends.
+            writer.write([*pending, *([own] if own is not None else [])])
         try:
             refused = create_partitions(admin, plan.new)
             created = [new for new in plan.new if new.topic not in refused]
             differences = wait_for_layout(admin, created) if created else {}
-            recorder.confirm(admin, refused.keys())
+            if writer is not None:
+                confirm_pending_replicas(admin, writer, pending, refused.keys())
         except AdminError as error:
             raise AdminError(f"{error}; {hint}") from error
         except BaseException:
             sys.stderr.write(f"rackward: {hint}\n")
             raise
     return {**{name: str(error) for name, error in refused.items()}, **differences}
+
+
+def confirm_pending_replicas(
+    admin: AdminConnection,
+    writer: PendingReplicasWriter,
+    pending: Sequence[PendingReplicas],
+    refused: Collection[str],
+) -> None:
+    """Add the ids of created topics to what was recorded, and delete the records of refused ones.
+
+    Raises AdminError.
+    """
+    created = [record for record in pending if record.topic not in refused]
+    ids: Mapping[str, str | None] = {}
+    if created:
+        topics = [record.topic for record in created]
+        ids = read_state(admin, topics, reassignments=False).topic_ids
+    writer.write(
+        [replace(record, topic_id=ids[record.topic]) for record in created if record.topic in ids],
+        [record.key for record in pending if record.topic in refused],
+    )
 
 
 def controller_is_running(admin: AdminConnection, state: ClusterState) -> bool:

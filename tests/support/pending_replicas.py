@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from placement_core import Broker, ClusterView, TopicPartition
-from rackward.controller.pending_replicas import PendingReplicas, layout_digest
 from rackward.kafka import ClusterState, Reassignment
+from rackward.topics.pending_replicas import PendingReplicas, layout_digest
 
 RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"}
 Lists = Mapping[str, Mapping[int, tuple[int, ...]]]

@@ -87,7 +87,7 @@ FORGED = "x\n2026-01-01 00:00:00,000 CRITICAL forged\r\x1b[31m\u2028\u202e"
     "logger",
     [
         "rackward.controller",
-        "rackward.controller.pending_replicas",
+        "rackward.topics.pending_replicas",
         "rackward.collector",
         "rackward.placement_service",
         "rackward.assignors",

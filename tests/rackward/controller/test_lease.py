@@ -13,7 +13,7 @@ from kafka.errors import CommitFailedError
 from assignors.kafka_python import install, uninstall
 from assignors.kafka_python.coordinator import RackAwareCoordinator
 from rackward.controller.lease import KEEP_SECONDS, Lease, LeaseLostError
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 
 PARTITION = kafka.TopicPartition(PENDING_REPLICAS_TOPIC, 0)
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_core import ClusterView, TopicPartition
-from rackward.controller.pending_replicas import PendingReplicas
 from rackward.controller.reconcile import (
     ReconcilePlan,
     ReconcileState,
@@ -18,6 +17,7 @@ from rackward.controller.reconcile import (
     plan,
 )
 from rackward.kafka import ClusterState, Reassignment
+from rackward.topics.pending_replicas import PendingReplicas
 from tests.support.pending_replicas import RACKS, pending, state, with_id, without_topic
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -11,7 +11,6 @@ from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from rackward.controller.lease import LeaseLostError, ReadProgress
-from rackward.controller.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
 from rackward.controller.reconcile import ReconcileTimeouts
 from rackward.controller.reconciler import (
     TOPIC_MISSING_SECONDS,
@@ -19,6 +18,7 @@ from rackward.controller.reconciler import (
     ReconcileStatus,
 )
 from rackward.kafka import AdminError, ClusterState, Reassignment
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC, PendingReplicas
 from tests.support.pending_replicas import Lists, pending, state, with_id, without_topic
 
 T0 = TopicPartition("t", 0)

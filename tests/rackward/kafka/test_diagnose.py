@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.kafka import AdminError, UnreachableError, connect, errors
+from rackward.kafka import AdminError, UnreachableError, client, connect, errors
 from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the fault almost at once."""
+    monkeypatch.setattr(client, "FIRST_ATTEMPT_SECONDS", 0.05)
+
 
 Respond = Callable[[socket.socket], None]
 

@@ -13,7 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader, write_assignments
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError
-from rackward.kafka.groups import LEADS, ListedGroup, describe_classic_groups, list_groups
+from rackward.kafka.groups import LEADER_MARKER, ListedGroup, describe_classic_groups, list_groups
 from rackward.units import Deadline
 
 UNAUTHORIZED = 30
@@ -127,10 +127,10 @@ def test_the_rack_of_a_member_of_kafka_go() -> None:
 def test_members_that_lead_are_no_consumers() -> None:
     reading, leader, waiting = (f"{name}-{uuid4()}" for name in ("c", *["rackward-lead"] * 2))
     assignments = write_assignments({reading: {"t": [0]}, waiting: {}})
-    assert write_assignments({leader: {"rackward-leads": ()}}) == {leader: LEADS}
-    assert not any(SubscriptionReader().read_assignment(LEADS).values())
+    assert write_assignments({leader: {"rackward-leads": ()}}) == {leader: LEADER_MARKER}
+    assert not any(SubscriptionReader().read_assignment(LEADER_MARKER).values())
     admin: Any = DescribingAdmin(
-        (leader, EMPTY_SUBSCRIPTION, LEADS),
+        (leader, EMPTY_SUBSCRIPTION, LEADER_MARKER),
         (reading, EMPTY_SUBSCRIPTION, assignments[reading]),
         (waiting, EMPTY_SUBSCRIPTION, assignments[waiting]),
     )
@@ -139,6 +139,6 @@ def test_members_that_lead_are_no_consumers() -> None:
     assert [each.id for each in group.members] == [reading]
     assert (group.leader, group.waiting) == (leader, (waiting,))
     # The mark counts only in the assignment of such a member.
-    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADS))
+    admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADER_MARKER))
     ((group,), _) = describe_classic_groups(admin, 1, ["g"])
     assert (group.leader, len(group.members)) == (None, 1)

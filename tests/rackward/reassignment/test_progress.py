@@ -47,7 +47,7 @@ def test_a_partition_of_unknown_size_keeps_its_last_value() -> None:
     assert meter.progress(0).bytes_copied == 50
 
 
-def test_a_completed_partition_counts_in_full_and_is_not_measured_again() -> None:
+def test_a_completed_partition_counts_in_full() -> None:
     meter = ProgressMeter.of(MOVES, {tp(0): 100, tp(1): 50})
     meter.complete([tp(0), tp(2)])
     meter.measure(MOVES, sizes(p0_b0=100, p0_b1=0, p0_b2=0), STATE)

@@ -101,7 +101,7 @@ def test_a_throttle_of_another_tool_is_no_error(cluster: SimulatedCluster) -> No
     )
 
 
-def test_moves_to_a_target_start_from_the_replicas_before_a_reassignment() -> None:
+def test_moves_to_a_target_start_from_the_original_replicas() -> None:
     reassignments = {TopicPartition("t", 0): Reassignment((0, 2, 4), (4,), ())}
     state = cluster_state({"t": [(0, 2, 4), (1, 3)]}, reassignments=reassignments)
     target = {TopicPartition("t", 1): (1, 5), TopicPartition("t", 0): (0, 2, 4)}

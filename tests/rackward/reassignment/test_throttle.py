@@ -67,7 +67,7 @@ def test_existing_settings_are_restored(cluster: SimulatedCluster) -> None:
     assert cluster.configs.topics["t"] == lists
 
 
-def test_the_next_run_restores_the_settings_from_before_a_killed_run(
+def test_the_next_run_restores_settings_from_before_a_killed_one(
     cluster: SimulatedCluster,
 ) -> None:
     cluster.configs.brokers.update(EXISTING_RATES)

@@ -51,7 +51,7 @@ def test_other_keys_are_not_markers(key: str) -> None:
 
 
 @given(rates, rates, st.lists(st.integers(1, 2**62), min_size=1, max_size=3))
-def test_removing_restores_former_rates_after_any_number_of_killed_runs(
+def test_removing_restores_rates_from_before_killed_runs(
     leader: int | None, follower: int | None, our_rates: list[int]
 ) -> None:
     before = {
@@ -168,7 +168,7 @@ def test_a_rate_without_lists_throttles_nothing() -> None:
 MOVE = Move(TopicPartition("t", 0), (0,), (0, 1))
 
 
-def test_settings_are_visible_on_every_broker_when_the_call_returns() -> None:
+def test_settings_are_on_every_broker_when_the_call_returns() -> None:
     brokers = SimulatedBrokers(0, 3, 5)
     throttle = brokers.throttle()
     throttle.set_rate(50)
@@ -214,7 +214,7 @@ def test_other_topics_that_may_not_be_read_do_not_matter(hidden_topic: Simulated
     assert throttle.read_all() == ThrottleSettings()
 
 
-def test_the_rate_stays_while_a_run_that_may_not_be_seen_may_need_it(
+def test_the_rate_stays_while_a_hidden_run_may_need_it(
     hidden_topic: SimulatedBrokers,
 ) -> None:
     throttle = hidden_topic.throttle()

@@ -13,10 +13,10 @@ from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli.describe import description_of
 from rackward.cli.options import parse_placement
 from rackward.cli.plan_output import replicas_text
-from rackward.controller.pending_replicas import layout_digest
 from rackward.kafka import ClusterState
 from rackward.topics.creator import pending_replicas
 from rackward.topics.health import Note, partition_health
+from rackward.topics.pending_replicas import layout_digest
 from rackward.topics.planner import plan_additional_partitions, plan_new_topics
 from tests.rackward.cli.test_describe import render
 from tests.support.simulated_cluster import cluster_state
@@ -62,7 +62,7 @@ def test_fewer_brokers_than_min_isr_are_an_error() -> None:
         plan_new_topics(with_down({}, [1, 2]), ["t"], PLACEMENT, 2, 3, {}, min_insync_replicas=2)
 
 
-def test_additional_partitions_are_requested_with_brokers_that_are_down() -> None:
+def test_additional_partitions_are_requested_on_down_brokers() -> None:
     before = with_down({"t": [(0, 1, 2), (1, 2, 0)]}, [2])
     plan = plan_additional_partitions(before, ["t"], PLACEMENT, 4, {"t": 2})
     (new,) = plan.new
@@ -80,7 +80,7 @@ def test_additional_partitions_need_enough_known_brokers() -> None:
         plan_additional_partitions(without_fenced, ["t"], PLACEMENT, 2, {"t": 1})
 
 
-def test_additional_partitions_get_the_replication_factor_of_pending_replicas() -> None:
+def test_additional_partitions_get_the_pending_factor() -> None:
     """Kafka requires two replicas, like those of existing partitions; three brokers are live."""
     before = with_down({"t": [(0, 1), (1, 0)]}, [])
     targets = {
@@ -95,7 +95,7 @@ def test_additional_partitions_get_the_replication_factor_of_pending_replicas() 
     assert (pending.partitions, pending.replication_factor) == ((2,), 3)
 
 
-def test_adding_partitions_to_an_under_replicated_topic_is_an_error_by_default() -> None:
+def test_adding_partitions_to_under_replicated_topic_is_refused() -> None:
     """New partitions would get two replicas, and the controller would not add the third."""
     before = with_down({"t": [(0, 1)]}, [])
     targets = {TopicPartition("t", 0): ReplicationTarget(3)}

@@ -13,8 +13,9 @@ import platformdirs  # noqa: F401
 import pytest
 
 from rack_traffic.jars import read_checksums
-from rackward.testing import DownloadError, distribution
-from rackward.testing.distribution import (
+from rackward.testing import DownloadError, kafka_jars
+from rackward.testing.errors import ChecksumError
+from rackward.testing.kafka_jars import (
     KAFKA_VERSION,
     VERSION_VARIABLE,
     Distribution,
@@ -23,7 +24,6 @@ from rackward.testing.distribution import (
     default_version,
     fetch_kafka,
 )
-from rackward.testing.errors import ChecksumError
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -78,7 +78,7 @@ def test_a_failed_build_leaves_nothing_and_is_repeated(tmp_path: Path) -> None:
 DOWNLOAD = textwrap.dedent("""
     import sys, time
     from pathlib import Path
-    from rackward.testing import distribution
+    from rackward.testing import kafka_jars
 
     def download(kafka, repository):
         with (Path(sys.argv[1]) / "downloads").open("a") as file:
@@ -87,10 +87,10 @@ DOWNLOAD = textwrap.dedent("""
         (kafka.directory / "libs").mkdir()
         (kafka.directory / "libs" / "kafka.jar").touch()
 
-    distribution._download = download
+    kafka_jars._download = download
     print("ready", flush=True)
     sys.stdin.readline()
-    kafka = distribution.fetch_kafka("4.4.0", Path(sys.argv[1]), print)
+    kafka = kafka_jars.fetch_kafka("4.4.0", Path(sys.argv[1]), print)
     print([jar.name for jar in kafka.jars], kafka.log_config.exists(), flush=True)
 """)
 
@@ -139,7 +139,7 @@ def test_processes_that_download_at_the_same_time_download_once(tmp_path: Path) 
 BUILD_FOREVER = textwrap.dedent("""
     import sys, time
     from pathlib import Path
-    from rackward.testing.distribution import build_once
+    from rackward.testing.kafka_jars import build_once
 
     def build(folder):
         (folder / "half").touch()
@@ -150,7 +150,7 @@ BUILD_FOREVER = textwrap.dedent("""
 """)
 
 
-def test_a_killed_process_blocks_no_other_and_its_files_are_removed(tmp_path: Path) -> None:
+def test_a_killed_build_blocks_no_other_and_is_removed(tmp_path: Path) -> None:
     target = tmp_path / "target"
     with subprocess.Popen(
         [sys.executable, "-c", BUILD_FOREVER, str(target)], stdout=subprocess.PIPE, text=True
@@ -175,7 +175,7 @@ def test_a_failed_download_is_retried_once_and_reported(
         attempts.append(1)
         raise OSError("connection refused")
 
-    monkeypatch.setattr(distribution, "_download", download)
+    monkeypatch.setattr(kafka_jars, "_download", download)
     with pytest.raises(
         DownloadError, match=r"Kafka 9\.9\.9 \(connection refused\): .*can be reached"
     ):
@@ -213,10 +213,10 @@ def test_jars_that_are_not_as_pinned_are_not_used(
         (kafka.directory / "libs" / "a-1.jar").write_text("right")
         kafka.agent.write_text("agent")
         if kafka.version == KAFKA_VERSION:
-            distribution._check_jars(kafka)
+            kafka_jars._check_jars(kafka)
 
-    monkeypatch.setattr(distribution, "_download", download)
-    monkeypatch.setattr(distribution, "_JARS", table)
+    monkeypatch.setattr(kafka_jars, "_download", download)
+    monkeypatch.setattr(kafka_jars, "_JARS", table)
     if problem is None:
         assert fetch_kafka(KAFKA_VERSION, tmp_path).jars
     else:
@@ -229,27 +229,17 @@ def test_jars_that_are_not_as_pinned_are_not_used(
 def test_other_versions_are_said_to_be_unpinned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distribution, "_download", lambda kafka, _: kafka.directory.exists())
+    monkeypatch.setattr(kafka_jars, "_download", lambda kafka, _: kafka.directory.exists())
     shown: list[str] = []
     fetch_kafka("3.9.1", tmp_path, shown.append)
     assert shown == ["downloading Kafka 3.9.1 (45 MB, once; the checksums of its jars are unknown)"]
 
 
-def test_log4j_is_completed_in_the_version_of_kafka_or_added_as_a_whole() -> None:
-    group = "org.apache.logging.log4j"
-    assert distribution._logging_jars({"log4j-api": "2.24", "log4j-core": "2.24"}) == [
-        f"{group}:log4j-slf4j-impl:2.24"
-    ]
-    added = distribution._logging_jars({"slf4j-api": "1.7.36"})
-    assert [jar.split(":")[1] for jar in added] == ["log4j-slf4j-impl", "log4j-api", "log4j-core"]
-    assert len({jar.split(":")[2] for jar in added}) == 1
-
-
 def test_the_jars_of_the_default_version_are_pinned() -> None:
-    pinned = read_checksums(distribution._JARS)
-    coordinates = {distribution._coordinate(path) for path in pinned}
+    pinned = read_checksums(kafka_jars._JARS)
+    coordinates = {kafka_jars._coordinate(path) for path in pinned}
     assert f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}" in coordinates
-    assert distribution._JOLOKIA in coordinates
+    assert kafka_jars._JOLOKIA in coordinates
     assert any(each.startswith("org.apache.logging.log4j:log4j-slf4j") for each in coordinates)
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in pinned.values())
 

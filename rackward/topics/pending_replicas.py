@@ -49,7 +49,7 @@ INTERNAL_PREFIX = "__"
 _TOPIC_REPLICATION_FACTOR = 3
 _CLEANUP_POLICY = "cleanup.policy"
 
-log = logging.getLogger("rackward.controller.pending_replicas")
+log = logging.getLogger("rackward.topics.pending_replicas")
 
 
 class InvalidRecordError(RackwardError, ValueError):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement_core import TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget
-from rackward.controller.pending_replicas import (
+from rackward.topics.pending_replicas import (
     InvalidRecordError,
     PendingReplicas,
     PendingReplicasReader,
@@ -132,7 +132,7 @@ def test_the_partitions_of_all_records_are_limited() -> None:
     assert len(reader.invalid) == 19
 
 
-def test_a_later_record_replaces_an_earlier_one_and_null_deletes_it() -> None:
+def test_a_later_record_replaces_and_null_deletes() -> None:
     reader = PendingReplicasReader()
     first, second = pending(), pending(assigned={0: (0, 1, 2)})
     reader.apply(b"t/i", first.record())

@@ -53,17 +53,24 @@ from types import MappingProxyType
 from typing import ClassVar, Self, TypeVar
 
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
-from rackward.testing import admin, jolokia
+from rackward.testing import jolokia
 from rackward.testing.broker_config import distinct_racks, rack_listeners
 from rackward.testing.errors import (
     BrokerError,
     BrokerStateError,
     ClusterClosedError,
     ClusterError,
+    ClusterTimeoutError,
     PortTakenError,
     UnknownBrokerError,
     UnknownClientRackError,
+    requires_extra,
 )
+
+with requires_extra("cluster"):
+    import kafka  # noqa: F401
+from rackward.testing import admin
+from rackward.testing.admin import RunningBrokers
 
 START_TIMEOUT = 180.0
 """Seconds until brokers must serve: a start takes seconds on an idle machine, minutes on a
@@ -218,11 +225,13 @@ class Cluster(ABC):
         for broker_id in set(leaders.values()):
             self._node(broker_id, NodeState.RUNNING)
         if leaders:
-            admin.move_leaders(self._running_ports(), leaders, _LEADER_MOVE_TIMEOUT)
+            self.await_metadata()
+            admin.move_leaders(self._brokers(), leaders, _LEADER_MOVE_TIMEOUT)
+            self.await_metadata()
 
     def view(self, topics: Iterable[str] | None = None) -> ClusterView:
         """Return live brokers, replicas and leaders; None: of all topics but internal ones."""
-        return admin.read_view(self._running_ports(), topics)
+        return self._brokers().view(topics)
 
     def bytes_out(self) -> dict[tuple[str, int], int]:
         """Return, by (client rack, broker id), the bytes sent since the broker's start.
@@ -243,7 +252,7 @@ class Cluster(ABC):
         Brokers apply a change (a topic, a setting, a leader) one after another. Without this
         call, a broker other than the one that confirmed a change may answer from before it.
         """
-        committed = admin.committed_offset(self._running_ports())
+        committed = self._brokers().quorum().high_watermark - 1
         deadline = time.monotonic() + START_TIMEOUT
         for node in self._running_nodes():
             while self._read_metric(node, jolokia.applied_offset) < committed:
@@ -341,8 +350,12 @@ class Cluster(ABC):
                 raise self._broker_error(waiting[0], f"did not serve within {START_TIMEOUT:g} s")
             time.sleep(_POLL_INTERVAL)
         # Other brokers learn of a new broker, and that an old one has returned, after it serves.
+        started = {node.id for node in nodes}
+        while missing := started - self.view([]).racks().keys():
+            if time.monotonic() > deadline:
+                raise ClusterTimeoutError(f"brokers {sorted(missing)} have not joined the cluster")
+            time.sleep(_POLL_INTERVAL)
         self.await_metadata()
-        admin.wait_for_brokers(self._running_ports(), {node.id for node in nodes}, START_TIMEOUT)
 
     def _read_metric(self, node: Node, read: Callable[[int], Metric]) -> Metric:
         try:
@@ -376,6 +389,9 @@ class Cluster(ABC):
 
     def _running_nodes(self) -> list[Node]:
         return [node for node in self._nodes.values() if node.state is NodeState.RUNNING]
+
+    def _brokers(self) -> RunningBrokers:
+        return RunningBrokers(self._running_ports())
 
     def _running_ports(self) -> list[int]:
         """Return ports of brokers that answer; a paused broker would accept and not answer."""
