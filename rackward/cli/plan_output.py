@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placement_core import ClusterView, InvalidOptionError
-from placement_core.cluster import ClusterLoad, Move, cluster_load
-from placement_core.leaders import Locality
+from placement_core.cluster import ClusterLoad, cluster_load
 from rackward.cli.options import AllPartitions, Json
 from rackward.cli.output import NO_RACK, number, print_json, stderr, stdout, table, text
 from rackward.reassignment import Plan, PlannedChange
@@ -27,7 +26,6 @@ from rackward.reassignment.plan import (
     bytes_to_copy,
     count_copies,
     count_leader_changes,
-    count_removals,
     format_plan,
     to_kafka_json,
     write_text,
@@ -82,24 +80,24 @@ def load_result(load: ClusterLoad) -> LoadResult:
     )
 
 
-def load_table(load: LoadResult) -> Table:
+def load_table(brokers: Sequence[BrokerLoad], racks: Sequence[RackLoad]) -> Table:
     """Return a table with a row per rack and per broker: leaders and replicas."""
     headings = ("leaders\nbefore", "\nafter", "replicas\nbefore", "\nafter")
     rows = table(
         "rack", number("broker"), *map(number, headings), title="Load of brokers, all topics"
     )
-    many = len(load.brokers) > MAX_BROKER_ROWS
-    for rack in load.racks:
+    many = len(brokers) > MAX_BROKER_ROWS
+    for rack in racks:
         name, counts = NO_RACK if rack.rack is None else rack.rack, astuple(rack)[1:]
-        brokers = [astuple(broker)[2:] for broker in load.brokers if broker.rack == rack.rack]
+        there = [broker for broker in brokers if broker.rack == rack.rack]
+        figures = [astuple(broker)[2:] for broker in there]
         if many:
-            rows.add_row(name, f"{len(brokers)} brokers", *map(text, counts))
-            rows.add_row("", "each", *map(format_range, zip(*brokers, strict=True)))
+            rows.add_row(name, f"{len(there)} brokers", *map(text, counts))
+            rows.add_row("", "each", *map(format_range, zip(*figures, strict=True)))
             continue
         rows.add_row(name, "all", *map(text, counts), style="bold")
-        for broker in load.brokers:
-            if broker.rack == rack.rack:
-                rows.add_row("", str(broker.id), *map(text, astuple(broker)[2:]))
+        for broker, row in zip(there, figures, strict=True):
+            rows.add_row("", str(broker.id), *map(text, row))
     return rows
 
 
@@ -141,6 +139,11 @@ class PartitionMove(msgspec.Struct, frozen=True):
     before: tuple[int, ...]
     after: tuple[int, ...]
     bytes: int | None = None
+
+    @property
+    def copies(self) -> int:
+        """The number of brokers that have to copy the partition."""
+        return len(set(self.after) - set(self.before))
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,51 +198,58 @@ def change_result(change: PlannedChange) -> ChangeResult:
     )
 
 
-def show_change(change: PlannedChange, console: Console, *, all_partitions: bool) -> None:
-    """Print a change: in total, by consumers, by broker and rack, by partition."""
+def show_change(
+    change: ChangeResult,
+    racks: Mapping[int, str | None],
+    console: Console,
+    *,
+    all_partitions: bool,
+) -> None:
+    """Print a change: in total, by consumers, by broker and rack, by partition.
+
+    ``racks`` are those of the brokers.
+    """
     console.print(_headline(change), style="bold", soft_wrap=False)
-    if (violations := change.rack_rule_violations()) is not None and any(violations):
-        before, after = violations
+    if change.against_rack_rules is not None and any(change.against_rack_rules):
+        before, after = change.against_rack_rules
         console.print(
             f"Partitions not spread over racks as evenly as possible: {before:,} before, "
             f"{after:,} after."
         )
-    seconds = change.min_copy_seconds
-    if seconds is not None and change.throttle is not None:
+    if change.min_copy_seconds is not None and change.throttle is not None:
         console.print(
             f"At {format_bytes(change.throttle)}/s per broker, copying takes at least "
-            f"{format_duration(seconds)}."
+            f"{format_duration(change.min_copy_seconds)}."
         )
     console.print()
     if change.localities:
         console.print(_locality_table(change.localities))
         console.print()
-    console.print(load_table(load_result(cluster_load(change.view, change.after))))
+    console.print(load_table(change.brokers, change.racks))
     console.print()
-    listed = change.moves if all_partitions else change.moves[:MAX_LISTED_PARTITIONS]
-    console.print(_partition_table(change, listed))
-    if hidden := len(change.moves) - len(listed):
+    listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_PARTITIONS]
+    console.print(_partition_table(listed, racks))
+    if hidden := len(change.partitions) - len(listed):
         console.print(f"... and {hidden:,} more: --all-partitions lists them")
     console.print()
 
 
-def _headline(change: PlannedChange) -> str:
-    copies, leaders = count_copies(change.moves), count_leader_changes(change.moves)
-    if not copies:
-        copying = "no data is copied"
-    else:
-        size = bytes_to_copy(change.moves, change.sizes)
-        size_text = "an unknown size" if size is None else format_bytes(size)
-        copying = f"{format_count(copies, 'replica')} to copy ({size_text})"
-    if removed := count_removals(change.moves):
+def _headline(change: ChangeResult) -> str:
+    copying = "no data is copied"
+    if change.copies:
+        size = "an unknown size" if change.bytes is None else format_bytes(change.bytes)
+        copying = f"{format_count(change.copies, 'replica')} to copy ({size})"
+    removed = sum(max(0, len(move.before) - len(move.after)) for move in change.partitions)
+    if removed:
         copying += f", {format_count(removed, 'replica')} to remove without a replacement"
+    leaders = change.leader_changes
     return (
-        f"{format_count(len(change.moves), 'partition')} to change: {copying}, "
+        f"{format_count(len(change.partitions), 'partition')} to change: {copying}, "
         f"{format_count(leaders, 'preferred leader')} {'changes' if leaders == 1 else 'change'}"
     )
 
 
-def _locality_table(localities: Sequence[Locality]) -> Table:
+def _locality_table(localities: Sequence[ReadersLocality]) -> Table:
     rows = table(
         "consumers",
         *map(number, ("partitions", "before", "after")),
@@ -250,31 +260,23 @@ def _locality_table(localities: Sequence[Locality]) -> Table:
             f"{part:,} = {100 * part / each.partitions:.1f} %" if each.partitions else "-"
             for part in (each.before, each.after)
         )
-        rows.add_row(each.name, text(each.partitions), *shares)
+        rows.add_row(each.readers, text(each.partitions), *shares)
     return rows
 
 
-def _partition_table(change: PlannedChange, moves: Sequence[Move]) -> Table:
-    racks = change.view.racks()
-    with_sizes = any(move.adding and move.partition in change.sizes for move in moves)
+def _partition_table(moves: Sequence[PartitionMove], racks: Mapping[int, str | None]) -> Table:
+    with_sizes = any(move.copies and move.bytes is not None for move in moves)
     sizes = [number("bytes\nto copy")] if with_sizes else []
     rows = table("topic", number("parti-\ntion"), "replicas\nbefore", "\nafter", *sizes)
     previous = None
     for move in moves:
-        topic, partition = move.partition
         cells = [replicas_text(move.before, racks), replicas_text(move.after, racks)]
         if with_sizes:
-            cells.append(_size_to_copy(change, move))
-        rows.add_row("" if topic == previous else topic, str(partition), *cells)
-        previous = topic
+            size = "?" if move.bytes is None else format_bytes(move.bytes * move.copies)
+            cells.append(size if move.copies else "-")
+        rows.add_row("" if move.topic == previous else move.topic, str(move.partition), *cells)
+        previous = move.topic
     return rows
-
-
-def _size_to_copy(change: PlannedChange, move: Move) -> str:
-    if not move.adding:
-        return "-"
-    size = change.sizes.get(move.partition)
-    return "?" if size is None else format_bytes(size * len(move.adding))
 
 
 # ---- Writing a plan.
@@ -343,16 +345,16 @@ def write_plan(
     content = to_kafka_json(plan.target) if kafka else format_plan(plan)
     if output is not None and output != STDIO:
         write_text(output, content)
-    change = PlannedChange(
-        view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities, topics
+    change = change_result(
+        PlannedChange(view, plan.moves, plan.sizes, plan.limits.throttle, plan.localities, topics)
     )
     if options.as_json:
-        values = [PlanFile(output, notes), change_result(change), more]
+        values = [PlanFile(output, notes), change, more]
         print_json(command, *filter(None, values))
         return
     console = stderr() if output == STDIO else stdout()
     if plan.moves:
-        show_change(change, console, all_partitions=options.all_partitions)
+        show_change(change, view.racks(), console, all_partitions=options.all_partitions)
     else:
         console.print("Nothing to change.", style="green")
     for note in notes:

@@ -382,7 +382,8 @@ def show_plan(
         for key, value in new.configs.items():
             console.print(f"  {key}={value}")
         console.print()
-    console.print(load_table(load_result(plan.load)))
+    load = load_result(plan.load)
+    console.print(load_table(load.brokers, load.racks))
 
 
 def show_replica_lists(

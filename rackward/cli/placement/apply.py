@@ -166,9 +166,10 @@ def run_plan(
     """
     prepared = prepare_run(whole, cluster, check, execution)
     console = table_console(options.as_json)
-    change = prepared.change
-    if change.moves:
-        show_change(change, console, all_partitions=options.all_partitions)
+    change = change_result(prepared.change)
+    if change.partitions:
+        racks = prepared.change.view.racks()
+        show_change(change, racks, console, all_partitions=options.all_partitions)
     if prepared.completed:
         console.print(f"Already as planned: {format_count(prepared.completed, 'partition')}.")
     if prepared.in_progress:
@@ -178,12 +179,12 @@ def run_plan(
         _print_throttle(in_force, console)
     if options.as_json:
         planned = PlannedRun(options.dry_run, in_force)
-        print_json_line(command, "planned", planned, change_result(change))
+        print_json_line(command, "planned", planned, change)
     if options.dry_run:
         console.print("Dry run: nothing was changed.")
         return
-    if change.moves:
-        confirm(f"Change {format_count(len(change.moves), 'partition')}?", options.yes)
+    if change.partitions:
+        confirm(f"Change {format_count(len(change.partitions), 'partition')}?", options.yes)
     with progress_reporter(command, console, source, options.as_json) as emit:
         result = Executor(whole.moves, whole.sizes, cluster, execution, emit).run()
     print_result(command, result, console, options.as_json, "as planned", cluster.throttle)

@@ -36,7 +36,8 @@ CHANGE = PlannedChange(
 def shown(change: PlannedChange, *, all_partitions: bool = False, width: int = 80) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    show_change(change, console, all_partitions=all_partitions)
+    racks = change.view.racks()
+    show_change(change_result(change), racks, console, all_partitions=all_partitions)
     return file.getvalue()
 
 
