@@ -139,7 +139,7 @@ def read_report(
 ) -> AuditReport:
     """Return the audit of the groups that ``groups`` match; see `audit_cluster`."""
     price_table, currency = prices.parse()
-    with step_reporter(stderr()) as progress, interrupted(watch is not None) as wait:
+    with step_reporter(stderr()) as progress, interrupted() as wait:
         progress("Connecting")
         with cluster.connect() as admin:
             return audit_cluster(
@@ -156,10 +156,10 @@ def read_report(
 
 
 @contextmanager
-def interrupted(wanted: bool) -> Iterator[Callable[[float], bool]]:
+def interrupted() -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits so many seconds, and returns whether Ctrl-C was pressed.
 
-    A second Ctrl-C, or the first unless ``wanted``, ends the command as usual.
+    Ctrl-C ends the command as usual before the first wait, and if it is pressed again.
     """
     stop = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -168,10 +168,12 @@ def interrupted(wanted: bool) -> Iterator[Callable[[float], bool]]:
         signal.signal(signal.SIGINT, before)
         stop.set()
 
-    if wanted:
+    def wait(seconds: float) -> bool:
         signal.signal(signal.SIGINT, end)
+        return stop.wait(seconds)
+
     try:
-        yield stop.wait
+        yield wait
     finally:
         signal.signal(signal.SIGINT, before)
 
