@@ -1,4 +1,4 @@
-"""Compares the traffic pipeline with another program: DuckDB's SQL after docs/traffic.md.
+"""Compares the traffic pipeline with the DuckDB reference, SQL after docs/traffic-rules.md.
 
 ``python -m benchmarks.traffic_sql`` computes the table PARTITION_HOURS of generated snapshots with
 all faults, with 20 seeds, by both programs, and compares it row for row. ``--commits 10000000``

@@ -14,12 +14,11 @@ from pyspark.sql import functions as F
 from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.options import EstimationOptions, Interval
-from rack_traffic.pipeline import partition_hours
+from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.storage import read_table, read_valid_snapshots
-from rack_traffic.transforms.hourly import hourly
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.ranking import ranking
@@ -71,27 +70,25 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     log.info("counting snapshot rows")
     counts = validated.counts()
-    rejected = validated.rejected_rows(spark, counts)
+    rejected = validated.rejected_rows(counts)
     # An empty table is written too: it replaces the rejected rows of an earlier run.
     _write(rejected, F.current_date(), options, "rejected_rows", None)
     log.info("computing bytes per partition and hour")
-    hours = _in_period(partition_hours(validated.snapshots, options.estimation), options)
     period = _period_condition(options)
+    hours = _filtered(partition_hours(validated.snapshots, options.estimation), period)
     _write(hours, F.to_date("hour"), options, "partition_hours", period)
     log.info("computing bytes and cost per pair of racks and hour")
     # Read back, so that Spark does not compute the hours a second time.
-    written = _in_period(
-        read_table(spark, options.path("partition_hours"), PARTITION_HOURS), options
-    )
-    _write(hourly(written, options.prices), F.to_date("hour"), options, "hourly", period)
+    written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
+    priced = priced_hours(_filtered(written, period), options.prices)
+    _write(priced, F.to_date("hour"), options, "hourly", period)
+    hourly = read_table(spark, options.path("hourly"), HOURLY)
     summary = {
         "began": began,
         "ended": clock(),
         "options": options.as_dict(),
         "input": {table: asdict(each) for table, each in counts.items()},
-        "traffic": traffic_totals(
-            _in_period(read_table(spark, options.path("hourly"), HOURLY), options)
-        ),
+        "traffic": traffic_totals(_filtered(hourly, period)),
     }
     line = spark.range(0, 1, 1, 1).select(F.lit(summary_json(summary)).alias("value"))
     line.write.mode("overwrite").text(options.path("summary"))
@@ -113,7 +110,8 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     The input is the table ``partition_hours`` there and the snapshots. Raise InputError.
     """
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
-    hours = _in_period(read_table(spark, options.path("partition_hours"), PARTITION_HOURS), options)
+    hours = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
+    hours = _filtered(hours, _period_condition(options))
     inputs = group_inputs(validated.snapshots, hours, interval, options.estimation.max_gap)
     inputs = inputs.persist()
     try:
@@ -139,19 +137,20 @@ def _write(
 
 
 def _period_condition(options: BatchOptions) -> str | None:
-    """Return the condition of SQL for the hours of the job; None for all."""
-    parts = []
-    if (since := options.since) is not None:
-        parts += [
-            f"`date` >= {delta.date_literal(since.date())}",
-            f"hour >= {delta.time_literal(since)}",
-        ]
-    if (until := options.until) is not None:
-        parts += [
-            f"`date` <= {delta.date_literal(until.date())}",
-            f"hour < {delta.time_literal(until)}",
-        ]
-    return " AND ".join(parts) or None
+    """Return the condition of SQL for the hours of the job; None for all.
+
+    Statistics of the files show which of them have such hours.
+    """
+    limits = []
+    if options.since is not None:
+        limits.append(f"hour >= {delta.time_literal(options.since)}")
+    if options.until is not None:
+        limits.append(f"hour < {delta.time_literal(options.until)}")
+    return " AND ".join(limits) or None
+
+
+def _filtered(rows: DataFrame, condition: str | None) -> DataFrame:
+    return rows if condition is None else rows.filter(condition)
 
 
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
@@ -204,11 +203,3 @@ def _input_period(options: BatchOptions) -> tuple[datetime | None, datetime | No
         None if options.since is None else options.since - gap,
         None if options.until is None else options.until + gap,
     )
-
-
-def _in_period(hours: DataFrame, options: BatchOptions) -> DataFrame:
-    if options.since is not None:
-        hours = hours.filter(F.col("hour") >= F.lit(options.since))
-    if options.until is not None:
-        hours = hours.filter(F.col("hour") < F.lit(options.until))
-    return hours

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rack_traffic.errors import SparkError
-from rack_traffic.session import delta_lake_package
+from rack_traffic.session import DELTA_LAKE, minor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +53,7 @@ def is_delta_table(spark: SparkSession, path: str) -> bool:
 
 
 def create_table(spark: SparkSession, path: str, schema: StructType, history: timedelta) -> None:
-    """Create a table with the columns of ``schema`` and ``date``; if it exists, add those that it
-    lacks.
+    """Create a table with the columns of ``schema`` and ``date``, unless it exists.
 
     Replaced files, and the log of changes, are kept for ``history``; of the log, Delta Lake deletes
     only whole days.
@@ -75,16 +75,12 @@ def create_table(spark: SparkSession, path: str, schema: StructType, history: ti
         # Without the catalog of Delta Lake, Spark takes the path for a database or a file format.
         if not any(name in str(error) for name in _WITHOUT_DELTA):
             raise
-        package = delta_lake_package(spark.version)
+        package = DELTA_LAKE[minor(spark.version)]
         raise SparkError(
             f"Spark has no Delta Lake: start its server with --packages {package} --conf "
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
         ) from error
-    present = read(spark, path).columns
-    added = ", ".join(f"`{name}` {kind}" for name, kind in columns.items() if name not in present)
-    if added:
-        spark.sql(f"ALTER TABLE {_table(path)} ADD COLUMNS ({added})")
 
 
 _WITHOUT_DELTA = (
@@ -101,25 +97,26 @@ def read(spark: SparkSession, path: str) -> DataFrame:
 
 
 def append_once(rows: DataFrame, path: str, writer: str, number: int) -> None:
-    """Append ``rows`` as one file per date, unless ``writer`` has written ``number`` or a later
-    number to this table."""
-    _write_once(rows, path, "append", writer, number)
+    """Append ``rows``, unless ``writer`` has written ``number`` or a later number to this table."""
+    _write(rows, path, "append", {"txnAppId": writer, "txnVersion": number})
 
 
 def overwrite_once(rows: DataFrame, path: str, writer: str, number: int) -> None:
     """Replace all rows, unless ``writer`` has written ``number`` or a later number to this
     table."""
-    _write_once(rows, path, "overwrite", writer, number)
+    _write(rows, path, "overwrite", {"txnAppId": writer, "txnVersion": number})
 
 
 def replace(rows: DataFrame, path: str, condition: str | None = None) -> None:
     """Replace the rows for which the SQL ``condition`` holds by ``rows``, for which it must hold
     too; without a condition, all rows."""
+    _write(rows, path, "overwrite", {} if condition is None else {"replaceWhere": condition})
+
+
+def _write(rows: DataFrame, path: str, mode: str, options: Mapping[str, str | int]) -> None:
     # Optimised writes: a few files per date, however many tasks the rows come from.
-    written = rows.write.format("delta").mode("overwrite").option("optimizeWrite", "true")
-    if condition is not None:
-        written = written.option("replaceWhere", condition)
-    written.save(path)
+    writer = rows.write.format("delta").mode(mode).option("optimizeWrite", "true")
+    writer.options(**options).save(path)
 
 
 def compact(spark: SparkSession, path: str, since: date) -> None:
@@ -151,11 +148,6 @@ def time_literal(time: datetime) -> str:
 def date_literal(day: date) -> str:
     """Return a date as a literal of SQL."""
     return f"DATE '{day:%Y-%m-%d}'"
-
-
-def _write_once(rows: DataFrame, path: str, mode: str, writer: str, number: int) -> None:
-    written = rows.coalesce(1).write.format("delta").mode(mode)
-    written.option("txnAppId", writer).option("txnVersion", number).save(path)
 
 
 def _table(path: str) -> str:

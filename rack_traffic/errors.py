@@ -16,16 +16,9 @@ class MissingPackageError(TrafficError, ImportError):
         super().__init__(f"{package} is not installed: pip install '{extra}'")
 
 
-class UnsupportedJavaError(TrafficError):
-    """There is no Java version that Spark supports."""
-
-
-class UnsupportedSparkError(TrafficError):
-    """The installed version of pyspark is not one of those that are tested."""
-
-
 class SparkError(TrafficError):
-    """Spark cannot be started or reached, or a Spark job failed."""
+    """Spark cannot be started or reached, its version or that of Java is not supported, or a job
+    failed."""
 
 
 class InputError(TrafficError, ValueError):

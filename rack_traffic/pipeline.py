@@ -1,24 +1,33 @@
-"""The order of the transforms: from valid snapshots to the table PARTITION_HOURS."""
+"""The order of the transforms: from valid snapshots to the tables PARTITION_HOURS and HOURLY.
+
+Transforms are pure; the two jobs that have to run before a table can be computed are started here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rack_traffic.options import EstimationOptions
+from rack_traffic.prices import PriceTable, crossed_level
 from rack_traffic.schemas import PARTITION_HOURS
+from rack_traffic.transforms.broker_racks import broker_racks, replica_selectors
 from rack_traffic.transforms.collectors import one_collector, several_collectors
-from rack_traffic.transforms.commit_intervals import commit_intervals, ownership_events
-from rack_traffic.transforms.consumption import consumption, log_growth
-from rack_traffic.transforms.hourly import split_by_hour, sum_by_hour
-from rack_traffic.transforms.partition_states import (
-    PARTITION,
-    broker_racks,
-    partition_states,
-    replica_selectors,
+from rack_traffic.transforms.commit_intervals import commit_intervals
+from rack_traffic.transforms.consumption import consumption
+from rack_traffic.transforms.hours import (
+    RACK_PAIR,
+    hourly,
+    rack_pairs,
+    split_by_hour,
+    sum_by_hour,
 )
+from rack_traffic.transforms.log_growth import log_growth
+from rack_traffic.transforms.ownership import ownership_events
+from rack_traffic.transforms.partition_states import PARTITION, partition_states
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
 _APPENDED_KEYS = ("cluster", "topic", "partition", "kind")
@@ -35,8 +44,11 @@ class Snapshots:
 
 
 def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> DataFrame:
-    """Return the table PARTITION_HOURS: consumption, replication and produce traffic."""
-    if several_collectors(snapshots.partitions):
+    """Return the table PARTITION_HOURS: consumption, replication and produce traffic.
+
+    Runs a job that looks for clusters with several collectors: there usually are none.
+    """
+    if not several_collectors(snapshots.partitions).isEmpty():
         snapshots = replace(
             snapshots,
             partitions=one_collector(snapshots.partitions, PARTITION),
@@ -45,29 +57,37 @@ def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> Data
         )
     racks = broker_racks(snapshots.brokers)
     states = partition_states(snapshots.partitions, racks, replica_selectors(snapshots.brokers))
-    consumed = consumed_hours(snapshots, states, estimation)
-    growth = log_growth(states, racks, estimation)
-    appended = sum_by_hour(split_by_hour(growth, _APPENDED_KEYS), _APPENDED_KEYS)
-    return consumed.unionByName(_with_all_columns(appended))
-
-
-def consumed_hours(
-    snapshots: Snapshots, states: DataFrame, estimation: EstimationOptions
-) -> DataFrame:
-    """Return the rows of PARTITION_HOURS of kind ``consume``, estimated from commits alone."""
     intervals = commit_intervals(snapshots.commits, states, ownership_events(snapshots.members))
-    consumed = split_by_hour(consumption(intervals, estimation), _CONSUMED_KEYS)
-    return _with_all_columns(sum_by_hour(consumed, _CONSUMED_KEYS), kind="consume")
+    consumed = _sum_by_hour(consumption(intervals, estimation), _CONSUMED_KEYS, kind="consume")
+    appended = _sum_by_hour(log_growth(states, racks, estimation), _APPENDED_KEYS, group=None)
+    return consumed.unionByName(appended)
 
 
-def _with_all_columns(sums: DataFrame, **constants: str) -> DataFrame:
-    """Return ``sums`` in the columns of PARTITION_HOURS, with ``constants`` for those it lacks."""
-    defaults: dict[str, object] = {"group": None, **constants}
-    return sums.select(
-        *(
-            (F.col(each.name) if each.name in sums.columns else F.lit(defaults[each.name]))
-            .cast(each.dataType)
-            .alias(each.name)
-            for each in PARTITION_HOURS
-        )
+_PRICED_PAIRS = pa.schema(
+    [
+        *((name, pa.string()) for name in RACK_PAIR),
+        ("crossed_level", pa.int32()),
+        ("price_per_gb", pa.float64()),
+    ]
+)
+
+
+def priced_hours(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
+    """Return the table HOURLY from rows of PARTITION_HOURS.
+
+    They are read twice: a job collects their pairs of racks, of which there are few.
+    """
+    pairs = rack_pairs(partition_hours).collect()
+    levels = [crossed_level(pair.from_rack, pair.to_rack) for pair in pairs]
+    columns = [[pair[name] for pair in pairs] for name in RACK_PAIR]
+    priced = pa.table([*columns, levels, [prices.price(*pair) for pair in pairs]], _PRICED_PAIRS)
+    return hourly(partition_hours, partition_hours.sparkSession.createDataFrame(priced))
+
+
+def _sum_by_hour(intervals: DataFrame, keys: tuple[str, ...], **constants: str | None) -> DataFrame:
+    """Return ``intervals`` as rows of PARTITION_HOURS with ``constants`` for missing columns."""
+    sums = sum_by_hour(split_by_hour(intervals, keys), keys)
+    with_constants = sums.withColumns({name: F.lit(it) for name, it in constants.items()})
+    return with_constants.select(
+        *(F.col(column.name).cast(column.dataType) for column in PARTITION_HOURS)
     )

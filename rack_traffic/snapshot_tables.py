@@ -40,9 +40,6 @@ ASSIGNMENT: Final = "assignment"
 Columns = Mapping[str, str]
 """Column name to type, in order."""
 
-NEWER_COLUMNS: Final = frozenset({"collector", "replica_selector"})
-"""Columns that snapshots of older versions lack; they are null there."""
-
 BROKERS: Columns = {
     "cluster": TEXT,
     "broker": INT,
@@ -74,9 +71,9 @@ PARTITIONS: Columns = {
 ``leader`` is null if there is none. ``topic_id`` differs if a topic was deleted and created again
 with the same name. ``start_offset`` and ``end_offset`` are the log's; the end is the offset of the
 next record. ``size_bytes`` is the size on the leader's disk, null if it could not be read.
-``collector`` is the process that took the snapshot, by whose clock ``taken_at`` is; it is null in
-snapshots of older versions. Kafka's responses do not have the time of the broker, so the difference
-of two collectors' clocks is unknown."""
+``collector`` is the process that took the snapshot, by whose clock ``taken_at`` is. Kafka's
+responses do not have the time of the broker, so the difference of two collectors' clocks is
+unknown."""
 
 MEMBERS: Columns = {
     "cluster": TEXT,

@@ -16,7 +16,7 @@ from pyspark.sql.types import DateType, StructType
 from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.schemas import REJECTED_ROWS, SNAPSHOTS
+from rack_traffic.schemas import SNAPSHOTS
 from rack_traffic.session import summarize_error
 from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
 
@@ -32,20 +32,14 @@ class ValidatedSnapshots:
         """Return the row counts of each table; one job that reads each table once."""
         return count_rows(list(self.tables.values()))
 
-    def rejected_rows(self, spark: SparkSession, counts: dict[str, RowCounts]) -> DataFrame:
+    def rejected_rows(self, counts: dict[str, RowCounts]) -> DataFrame:
         """Return the table REJECTED_ROWS. Tables without rejected rows in ``counts`` are not read.
 
         ``counts`` is the result of :meth:`counts`.
         """
-        rejected = [self.tables[name].rejected for name, each in counts.items() if each.rejected]
-        return reduce(DataFrame.unionByName, rejected) if rejected else _no_rows(spark)
-
-
-def _no_rows(spark: SparkSession) -> DataFrame:
-    """Return an empty table REJECTED_ROWS. An empty list of rows would start a Python worker."""
-    return spark.range(0, 0, 1, 1).select(
-        *(F.lit(None).cast(each.dataType).alias(each.name) for each in REJECTED_ROWS)
-    )
+        rejected = [self.tables[name].rejected for name, count in counts.items() if count.rejected]
+        none = next(iter(self.tables.values())).rejected.limit(0)
+        return reduce(DataFrame.unionByName, rejected or [none])
 
 
 def read_valid_snapshots(

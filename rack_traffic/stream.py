@@ -35,9 +35,12 @@ from pyspark.sql.types import (
 from rack_traffic import delta
 from rack_traffic.errors import SparkError
 from rack_traffic.options import EstimationOptions
-from rack_traffic.pipeline import Snapshots, partition_hours
+from rack_traffic.pipeline import Snapshots, partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.progress import (
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
+from rack_traffic.session import KAFKA_CONNECTOR, log, minor
+from rack_traffic.storage import validate_tables
+from rack_traffic.watermark import (
     EPOCH,
     LAG_LOOKBACK,
     PROGRESS,
@@ -50,10 +53,6 @@ from rack_traffic.progress import (
     with_batch,
     with_published,
 )
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
-from rack_traffic.session import KAFKA_CONNECTOR, log
-from rack_traffic.storage import validate_tables
-from rack_traffic.transforms.hourly import hourly
 
 DAY = timedelta(days=1)
 
@@ -121,8 +120,8 @@ def kafka_messages(
         if "Failed to find data source: kafka" not in str(error):
             raise
         raise SparkError(
-            f"Spark has no Kafka connector: start its server with --packages {KAFKA_CONNECTOR}:"
-            f"{spark.version}"
+            "Spark has no Kafka connector: start its server with --packages "
+            f"{KAFKA_CONNECTOR[minor(spark.version)]}"
         ) from error
 
 
@@ -294,7 +293,7 @@ def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptio
     rows = hours.withColumn("date", F.to_date("hour")).filter(condition).persist()
     try:
         delta.replace(rows, options.path("partition_hours"), condition)
-        priced = hourly(rows, options.prices).withColumn("date", F.to_date("hour"))
+        priced = priced_hours(rows, options.prices).withColumn("date", F.to_date("hour"))
         delta.replace(priced, options.path("hourly"), condition)
     finally:
         rows.unpersist()
@@ -347,12 +346,9 @@ def _keep_last_brokers(spark: SparkSession, first: date, options: StreamOptions)
     condition = f"`date` < {delta.date_literal(first)}"
     by_time = Window.partitionBy("cluster", "broker").orderBy("taken_at")
     later = by_time.rowsBetween(1, Window.unboundedFollowing)
-    is_last = [
+    rack, selector = (
         F.col(name).isNotNull() & F.first(name, True).over(later).isNull()
         for name in ("rack", "replica_selector")
-    ]
-    marked = (
-        delta.read(spark, path).filter(condition).withColumn("is_last", is_last[0] | is_last[1])
     )
-    last = marked.filter("is_last").drop("is_last")
-    delta.replace(last, path, condition)
+    marked = delta.read(spark, path).filter(condition).withColumn("is_last", rack | selector)
+    delta.replace(marked.filter(F.col("is_last")).drop("is_last"), path, condition)

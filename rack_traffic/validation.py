@@ -21,7 +21,6 @@ from pyspark.sql.types import (
 
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.snapshot_tables import NEWER_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +145,21 @@ def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
 def cast_columns(rows: DataFrame, table: str) -> DataFrame:
     """Return ``rows`` with the columns of that snapshot table, in its types; drop other columns.
 
-    Columns of NEWER_COLUMNS that ``rows`` lack are null. Numbers may be narrower or wider; a number
-    that is out of range becomes null. Raise InputError if another column is missing, or one has
-    another type.
+    Numbers may be narrower or wider; a number that is out of range becomes null. Raise InputError
+    if a column is missing, or has another type.
     """
     schema = SNAPSHOTS[table]
     types = {each.name: each.dataType for each in rows.schema}
-    present = [each for each in schema if each.name in types]
-    missing = [name for name in schema.names if name not in {*types, *NEWER_COLUMNS}]
-    if missing:
+    if missing := [name for name in schema.names if name not in types]:
         raise InputError(f"the table {table} has no column {missing}: it needs {schema.names}")
-    for each in present:
+    for each in schema:
         if not _can_cast(types[each.name], each.dataType):
             raise InputError(
                 f"{table}.{each.name} has the type {types[each.name].simpleString()}: "
                 f"it must be {each.dataType.simpleString()}"
             )
-    given = {each.name: F.col(f"`{each.name}`").try_cast(each.dataType) for each in present}
     return rows.select(
-        *(given.get(each.name, F.lit(None).cast(each.dataType)).alias(each.name) for each in schema)
+        *(F.col(f"`{each.name}`").try_cast(each.dataType).alias(each.name) for each in schema)
     )
 
 

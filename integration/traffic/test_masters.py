@@ -20,7 +20,7 @@ import pytest
 
 from integration.support.traffic import SHORT_RUN, SHORT_RUN_JAVA, table_rows, write_snapshots
 from rack_traffic.schemas import HOURLY, WHAT_IF
-from rack_traffic.session import delta_lake_package, find_java
+from rack_traffic.session import DELTA_LAKE, find_java, minor
 from tests.support.traffic_truth import Fault, observe, simulate
 
 TIMEOUT = 120.0
@@ -84,7 +84,7 @@ def spark_connect(folder: Path) -> Iterator[str]:
     command = [
         *(str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2]"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--driver-memory", "1g", "--packages", delta_lake_package(pyspark.__version__)),
+        *("--driver-memory", "1g", "--packages", DELTA_LAKE[minor(pyspark.__version__)]),
         *(word for pair in settings.items() for word in ("--conf", "=".join(pair))),
         "spark-internal",
     ]

@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from placement_core import parse_rack
 from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency
-from rack_traffic.report.model import GroupTotal, PairTotal, ScenarioTotal, Traffic, share
+from rack_traffic.report.model import (
+    GroupTotal,
+    HourTotal,
+    PairTotal,
+    ScenarioTotal,
+    Traffic,
+    share,
+)
 
 # ---- Bars with a name and a value each.
 
@@ -55,7 +62,7 @@ def group_bars(
     bars = []
     for each in groups:
         now = each.cost_per_month or 0.0
-        saved = max(each.change.saving_per_month, 0.0) if each.change else 0.0
+        saved = max(each.saving, 0.0)
         after = f" → {currency.text(now - saved)}" if saved else ""
         bars.append(
             Bar(
@@ -218,6 +225,41 @@ def _label(rack: str | None) -> str:
 
 
 # ---- Bytes over time, as stacked bars.
+
+MAX_BARS = 180
+_SPANS = (1, 3, 6, 12, 24, 7 * 24, 28 * 24)
+# A Monday: bars of a week begin on Mondays.
+_ORIGIN = datetime(1969, 12, 29, tzinfo=UTC)
+
+
+def hours_per_bar(hours: Iterable[datetime], max_bars: int = MAX_BARS) -> int:
+    """Return the smallest number of hours per bar with which ``max_bars`` cover ``hours``."""
+    times = list(hours)
+    if not times:
+        return 1
+    length = (max(times) - min(times)) // timedelta(hours=1) + 1
+    return next((span for span in _SPANS if length <= span * max_bars), _SPANS[-1])
+
+
+def sum_by_bar(hours: Iterable[HourTotal], span: int) -> dict[datetime, Traffic]:
+    """Return the traffic by the start of its bar, sorted; bars without measurements are absent."""
+    sums: dict[datetime, Traffic] = {}
+    for each in hours:
+        start = each.hour - (each.hour - _ORIGIN) % timedelta(hours=span)
+        sums[start] = sums.get(start, Traffic()) + each.traffic
+    return dict(sorted(sums.items()))
+
+
+def bar_text(hours: int) -> str:
+    """Return a text such as "hour", "6 hours" or "day"."""
+    if hours == 1:
+        return "hour"
+    if hours < 24:
+        return f"{hours} hours"
+    if hours == 24:
+        return "day"
+    return "week" if hours == 7 * 24 else f"{hours // (7 * 24)} weeks"
+
 
 BAR_WIDTH, CHART_HEIGHT = 10, 1000
 """Units of the SVG: the width of a bar with its gap, and the height of the chart."""

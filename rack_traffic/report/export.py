@@ -7,9 +7,10 @@ notebooks and dashboards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +21,17 @@ from rack_traffic.output_tables import KINDS
 from rack_traffic.report.findings import Finding, reliability_of
 from rack_traffic.report.format import Currency
 from rack_traffic.report.headline import headline, planned_changes
-from rack_traffic.report.model import Change, GroupTotal, Summary, Traffic
+from rack_traffic.report.model import (
+    Change,
+    ClusterHours,
+    GroupTotal,
+    HourTotal,
+    PairTotal,
+    RejectedRows,
+    ScenarioTotal,
+    Summary,
+    Traffic,
+)
 
 JSON_FORMAT = """\
 {"schema_version": 1, "command": "traffic report",
@@ -49,6 +60,7 @@ Times are UTC; "first" and "last" are the beginnings of hours, "until" is
 the end of one."""
 
 _COST_DIGITS = 6
+_HOUR_DIGITS = 3
 
 
 def summary_json(
@@ -57,183 +69,96 @@ def summary_json(
     """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
     until = max((each.last + timedelta(hours=1) for each in summary.clusters), default=None)
+    rejected = summary.rejected_rows
     return {
-        "period": {"since": _time(first), "until": _time(until)},
+        "period": {"since": _value("since", first), "until": _value("until", until)},
         "headline": headline(summary, currency).sentence,
-        "changes": [
-            {
-                "cluster": each.cluster,
-                "groups": list(each.groups),
-                "scenario": each.scenario,
-                "text": each.text,
-                "saving_per_month": _cost(each.saving_per_month),
-            }
-            for each in planned_changes(summary.groups)
-        ],
-        "clusters": [
-            {
-                "cluster": each.cluster,
-                "hours": each.hours,
-                "first": _time(each.first),
-                "last": _time(each.last),
-            }
-            for each in summary.clusters
-        ],
-        "totals": {kind: _traffic(summary.of_kind(kind)) for kind in KINDS},
-        "cost_per_month_now": _cost(summary.cost_per_month_now),
-        "saving_per_month": _cost(summary.saving_per_month),
-        "findings": [
-            {
-                "priority": each.priority,
-                "subject": each.subject,
-                "headline": each.headline,
-                "detail": each.detail,
-                "reliability": each.reliability,
-                "saving_per_month": _cost(each.saving_per_month),
-            }
-            for each in findings
-        ],
-        "pairs": [
-            {
-                "cluster": each.cluster,
-                "kind": each.kind,
-                "from_rack": each.from_rack,
-                "to_rack": each.to_rack,
-                **_traffic(each.traffic),
-            }
-            for each in summary.pairs
-        ],
-        "hours": [
-            {
-                "cluster": each.cluster,
-                "kind": each.kind,
-                "hour": _time(each.hour),
-                **_traffic(each.traffic),
-            }
-            for each in summary.hours
-        ],
+        "changes": _rows(planned_changes(summary.groups)),
+        "clusters": _rows(summary.clusters),
+        "totals": {kind: _row(summary.of_kind(kind)) for kind in KINDS},
+        "cost_per_month_now": _value("cost_per_month_now", summary.cost_per_month_now),
+        "saving_per_month": _value("saving_per_month", summary.saving_per_month),
+        "findings": _rows(findings),
+        "pairs": _rows(summary.pairs),
+        "hours": _rows(summary.hours),
         "groups": [_group(each) for each in summary.groups],
-        "scenarios": [
-            {
-                "scenario": each.scenario,
-                "groups": each.groups,
-                "groups_as_is": each.groups_as_is,
-                "cost_per_month": _cost(each.cost_per_month),
-                "local_bytes": each.local_bytes,
-                "crossing_bytes": each.crossing_bytes,
-                "unknown_bytes": each.unknown_bytes,
-                "moves": each.moves,
-                "leader_moves": each.leader_moves,
-            }
-            for each in summary.scenarios
-        ],
-        "what_if": {"since": _time(summary.what_if_since), "until": _time(summary.what_if_until)},
-        "rejected_rows": None
-        if summary.rejected_rows is None
-        else [
-            {"table": each.table, "reason": each.reason, "rows": each.rows}
-            for each in summary.rejected_rows
-        ],
+        "scenarios": _rows(summary.scenarios),
+        "what_if": {
+            "since": _value("since", summary.what_if_since),
+            "until": _value("until", summary.what_if_until),
+        },
+        "rejected_rows": None if rejected is None else _rows(rejected),
     }
 
 
 def _group(each: GroupTotal) -> dict[str, Any]:
-    return {
-        "cluster": each.cluster,
-        "group": each.group,
-        **_traffic(each.traffic),
-        "reliability": reliability_of(each.traffic).level,
-        "cost_per_month": _cost(each.cost_per_month),
-        "change": None if each.change is None else _change(each.change),
-    }
+    change = None
+    if each.change is not None:
+        values = _row(each.change)
+        change = {name: values[name] for name in _CHANGE}
+    reliability = reliability_of(each.traffic).level
+    return {**_row(each), "reliability": reliability, "change": change}
 
 
-def _change(change: Change) -> dict[str, Any]:
-    return {
-        "scenario": change.scenario,
-        "text": change.text,
-        "cost_per_month_now": _cost(change.cost_per_month_now),
-        "cost_per_month_after": _cost(change.cost_per_month_after),
-        "saving_per_month": _cost(change.saving_per_month),
-        "locality_now": change.locality_now,
-        "locality_after": change.locality_after,
-        "shared_topics": change.shared_topics,
-        "hours": round(change.hours, 3),
-    }
+def _rows(values: Sequence[Any]) -> list[dict[str, Any]]:
+    return [_row(value) for value in values]
 
 
-def _traffic(traffic: Traffic) -> dict[str, Any]:
-    return {
-        "local_bytes": traffic.local_bytes,
-        "crossing_bytes": traffic.crossing_bytes,
-        "unknown_bytes": traffic.unknown_bytes,
-        "estimated_bytes": traffic.estimated_bytes,
-        "unsized_offsets": traffic.unsized_offsets,
-        "cost": _cost(traffic.cost),
-    }
+def _row(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass; those of its traffic are among its own."""
+    row: dict[str, Any] = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        row |= _row(item) if isinstance(item, Traffic) else {field.name: _value(field.name, item)}
+    return row
 
 
-def _cost(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, _COST_DIGITS)
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, float) and ("cost" in name or "saving" in name):
+        return round(value, _COST_DIGITS)
+    if isinstance(value, float) and name == "hours":
+        return round(value, _HOUR_DIGITS)
+    return value
 
 
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+# ---- Tables.
 
-
-_TEXT, _LONG, _REAL = pa.string(), pa.int64(), pa.float64()
 _TIME = pa.timestamp("us", tz="UTC")
-_TRAFFIC = {
-    "local_bytes": _LONG,
-    "crossing_bytes": _LONG,
-    "unknown_bytes": _LONG,
-    "estimated_bytes": _LONG,
-    "unsized_offsets": _LONG,
-    "cost": _REAL,
-}
-_CHANGE = {
-    "scenario": _TEXT,
-    "text": _TEXT,
-    "cost_per_month_now": _REAL,
-    "cost_per_month_after": _REAL,
-    "saving_per_month": _REAL,
-    "locality_now": _REAL,
-    "locality_after": _REAL,
-    "shared_topics": _LONG,
-    "hours": _REAL,
-}
+_TYPES = {int: pa.int64(), float: pa.float64(), datetime: _TIME}
+
+
+def _columns(shape: type, *names: str) -> dict[str, pa.DataType]:
+    """Return the columns for the fields of a dataclass, or for those with ``names``."""
+    columns: dict[str, pa.DataType] = {}
+    for name, hint in get_type_hints(shape).items():
+        if hint is Traffic:
+            columns |= _columns(Traffic)
+        else:
+            known = [_TYPES[kind] for kind in _TYPES if hint in (kind, kind | None)]
+            columns[name] = known[0] if known else pa.string()
+    return {name: columns[name] for name in names or columns}
+
+
+_CHANGE = (
+    *("scenario", "text", "cost_per_month_now", "cost_per_month_after", "saving_per_month"),
+    *("locality_now", "locality_after", "shared_topics", "hours"),
+)
 SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
-    "clusters": {"cluster": _TEXT, "hours": _LONG, "first": _TIME, "last": _TIME},
-    "pairs": {"cluster": _TEXT, "kind": _TEXT, "from_rack": _TEXT, "to_rack": _TEXT, **_TRAFFIC},
-    "hours": {"cluster": _TEXT, "kind": _TEXT, "hour": _TIME, **_TRAFFIC},
+    "clusters": _columns(ClusterHours),
+    "pairs": _columns(PairTotal),
+    "hours": _columns(HourTotal),
     "groups": {
-        "cluster": _TEXT,
-        "group": _TEXT,
-        **_TRAFFIC,
-        "reliability": _TEXT,
-        "cost_per_month": _REAL,
-        **_CHANGE,
+        **{"cluster": pa.string(), "group": pa.string(), **_columns(Traffic)},
+        **{"reliability": pa.string(), "cost_per_month": pa.float64()},
+        **_columns(Change, *_CHANGE),
     },
-    "scenarios": {
-        "scenario": _TEXT,
-        "groups": _LONG,
-        "groups_as_is": _LONG,
-        "cost_per_month": _REAL,
-        "local_bytes": _LONG,
-        "crossing_bytes": _LONG,
-        "unknown_bytes": _LONG,
-        "moves": _LONG,
-        "leader_moves": _LONG,
-    },
-    "rejected_rows": {"table": _TEXT, "reason": _TEXT, "rows": _LONG},
-    "findings": {
-        "priority": _TEXT,
-        "subject": _TEXT,
-        "headline": _TEXT,
-        "detail": _TEXT,
-        "reliability": _TEXT,
-        "saving_per_month": _REAL,
-    },
+    "scenarios": _columns(ScenarioTotal),
+    "rejected_rows": _columns(RejectedRows),
+    "findings": _columns(Finding),
 }
 """Table name to columns. ``groups`` includes the columns of a change, null if there is none."""
 

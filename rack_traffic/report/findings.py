@@ -90,11 +90,11 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
             by_scenario.setdefault(each.change.scenario, []).append(each)
     several = summary.has_several_clusters
     for scenario, groups in by_scenario.items():
-        saving = sum(_saving(each) for each in groups)
+        saving = sum(each.saving for each in groups)
         if saving <= 0:
             # A leader layout for groups that it saves nothing: no planned change either.
             continue
-        ranked = sorted(groups, key=_saving, reverse=True)
+        ranked = sorted(groups, key=lambda each: each.saving, reverse=True)
         do, how = _CHANGES.get(scenario, ("Change", f"to {wording.scenario_name(scenario)}"))
         yield Finding(
             "act",
@@ -111,14 +111,14 @@ def _which(
 ) -> str:
     named = ", ".join(
         f"{wording.group_name(each.cluster, each.group, several_clusters)} "
-        f"({currency.text(_saving(each))})"
+        f"({currency.text(each.saving)})"
         for each in ranked[:_MAX_GROUP_NAMES]
     )
     if len(ranked) == 1:
         return f"{named} per month."
     few, so_far = 0, 0.0
     while so_far < saving * _LARGE_SHARE:
-        so_far += _saving(ranked[few])
+        so_far += ranked[few].saving
         few += 1
     text = f"Start with {named}."
     if len(ranked) > _MAX_GROUP_NAMES and few <= len(ranked) * _FEW_GROUPS:
@@ -309,10 +309,6 @@ def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
         f"{currency.text(copied.cost)}",
         "This is the cost of replicas in other racks. Assignors do not change it.",
     )
-
-
-def _saving(each: GroupTotal) -> float:
-    return each.change.saving_per_month if each.change is not None else 0.0
 
 
 ReliabilityLevel = Literal["good", "fair", "rough", "none"]

@@ -56,7 +56,7 @@ def planned_changes(groups: Iterable[GroupTotal]) -> tuple[PlannedChange, ...]:
 
 
 def _planned(cluster: str, name: str, groups: list[GroupTotal]) -> PlannedChange:
-    ranked = sorted(groups, key=lambda each: (-_saving(each), each.group))
+    ranked = sorted(groups, key=lambda each: (-each.saving, each.group))
     # The row of the layout's own group has the number of leaders; the others refer to it.
     described = next((each for each in ranked if each.group == name), ranked[0])
     return PlannedChange(
@@ -64,12 +64,8 @@ def _planned(cluster: str, name: str, groups: list[GroupTotal]) -> PlannedChange
         tuple(each.group for each in ranked),
         described.change.scenario if described.change else "",
         described.change.text if described.change else "",
-        sum(_saving(each) for each in ranked),
+        sum(each.saving for each in ranked),
     )
-
-
-def _saving(each: GroupTotal) -> float:
-    return each.change.saving_per_month if each.change is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,37 @@
-"""Reading the pipeline's tables for the report, with Arrow only: without Spark and Java."""
+"""Reading the pipeline's tables into a :class:`Summary`, with Arrow only: no Spark, no Java.
+
+The hourly table may have more rows than fit in memory: Arrow adds them up while it reads. The
+what-if tables have a row per group, scenario and interval. Over several intervals, the cost per
+month of a group is the mean of the intervals, weighted by the time that snapshots cover; its
+recommended change and its moves are those of the latest interval.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import dataset as ds
+from pyarrow import acero
 
 from rack_traffic.errors import InputError, MissingPackageError
-from rack_traffic.output_tables import OUTPUT_TABLES
-from rack_traffic.report.aggregate import (
-    count_rejected_rows,
-    recommended_changes,
-    sum_hourly,
-    sum_what_if,
-    summarize,
+from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES, SCENARIOS
+from rack_traffic.report.model import (
+    MIN_HOURS_TO_EXTRAPOLATE,
+    Change,
+    ClusterHours,
+    GroupTotal,
+    HourTotal,
+    PairTotal,
+    RejectedRows,
+    ScenarioTotal,
+    Summary,
+    Traffic,
 )
-from rack_traffic.report.model import Summary
 from rack_traffic.snapshot_tables import arrow_types
 
 if TYPE_CHECKING:
@@ -29,51 +39,24 @@ if TYPE_CHECKING:
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "hourly": (
-        "cluster",
-        "kind",
-        "group",
-        "from_rack",
-        "to_rack",
-        "hour",
-        "crossed_level",
-        "bytes",
-        "estimated_bytes",
-        "unsized_offsets",
-        "cost",
+        *("cluster", "kind", "group", "from_rack", "to_rack", "hour", "crossed_level"),
+        *("bytes", "estimated_bytes", "unsized_offsets", "cost"),
     ),
     "what_if": (
-        "cluster",
-        "group",
-        "interval_start",
-        "interval_end",
-        "hours",
-        "layout_group",
-        "scenario",
-        "local_bytes",
-        "crossing_bytes",
-        "unknown_bytes",
-        "cost_per_month",
-        "moves",
-        "leader_moves",
-        "shared_topics",
+        *("cluster", "group", "interval_start", "interval_end", "hours", "layout_group"),
+        *("scenario", "local_bytes", "crossing_bytes", "unknown_bytes", "cost_per_month"),
+        *("moves", "leader_moves", "shared_topics"),
     ),
     "ranking": (
-        "cluster",
-        "group",
-        "interval_start",
-        "interval_end",
-        "hours",
-        "cost_per_month_now",
-        "cost_per_month_after",
-        "saving_per_month",
-        "locality_now",
-        "locality_after",
-        "scenario",
-        "change",
+        *("cluster", "group", "interval_start", "interval_end", "hours", "cost_per_month_now"),
+        *("cost_per_month_after", "saving_per_month", "locality_now", "locality_after"),
+        *("scenario", "change"),
     ),
     "rejected_rows": ("table", "reason"),
 }
-"""Name of a table to the columns that the report reads."""
+"""The tables of a report, and the columns that it reads. It needs the first of them."""
+
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,119 +74,352 @@ class Period:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class TablePaths:
-    """The path or URL of each table; None if a table is absent."""
-
-    hourly: str
-    what_if: str | None = None
-    ranking: str | None = None
-    rejected_rows: str | None = None
-
-
-def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> TablePaths:
-    """Return the tables in ``folder``; ``paths`` (name to path) override them.
+def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> dict[str, str]:
+    """Return name to path of the tables in ``folder``; ``paths`` override them.
 
     Raise InputError if there is no hourly table.
     """
-    root = None if folder is None else folder.rstrip("/")
-    tables = dict.fromkeys(COLUMNS) | {name: path for name, path in paths.items() if path}
-    if root is not None:
+    tables = {name: path for name, path in paths.items() if path}
+    if folder is not None:
         for name in COLUMNS:
-            if tables[name] is None and _exists(f"{root}/{name}"):
-                tables[name] = f"{root}/{name}"
-    if (hourly := tables.pop("hourly")) is None:
+            path = f"{folder.rstrip('/')}/{name}"
+            if name not in tables and _exists(path):
+                tables[name] = path
+    if "hourly" not in tables:
         problem = (
             "nothing to report on" if folder is None else f"there is no hourly table in {folder}"
         )
         raise InputError(
             f"{problem}: give the FOLDER of `rackward traffic run`, or the table with --hourly"
         )
-    return TablePaths(hourly, **tables)
+    return tables
 
 
-def read_summary(paths: TablePaths, period: Period) -> Summary:
+def read_summary(paths: Mapping[str, str], period: Period) -> Summary:
     """Return the sums over all hours that begin in ``period``, and over all what-if intervals that
     overlap it. Raise InputError."""
-    in_period = ("hour", ">=", period.since), ("hour", "<", period.until)
-    overlap = ("interval_end", ">", period.since), ("interval_start", "<", period.until)
-    hourly = sum_hourly(_table("hourly", paths.hourly).batches(*in_period))
-    what_if = changes = rejected_rows = None
-    if paths.what_if is not None:
-        what_if = sum_what_if(_table("what_if", paths.what_if).batches(*overlap))
-    if paths.ranking is not None:
-        layouts = what_if.layouts if what_if else {}
-        ranking = _table("ranking", paths.ranking)
-        changes = recommended_changes(ranking.batches(*overlap), layouts)
-    if paths.rejected_rows is not None:
-        rejected_rows = count_rejected_rows(_table("rejected_rows", paths.rejected_rows).batches())
-    return summarize(hourly, what_if, changes, rejected_rows)
+    tables = {name: InputTable(name, path) for name, path in paths.items()}
+    hourly = tables["hourly"]
+    in_period = _condition(("hour", ">=", period.since), ("hour", "<", period.until))
+    overlap = _condition(("interval_end", ">", period.since), ("interval_start", "<", period.until))
+    hours = hourly.sums(("cluster", "kind", "hour"), _TRAFFIC, in_period)
+    pairs = hourly.sums(("cluster", "kind", "from_rack", "to_rack"), _TRAFFIC, in_period)
+    consumed = in_period & pc.equal(pc.field("kind"), "consume")
+    groups = {
+        (row["cluster"], row["group"]): _traffic(row)
+        for row in hourly.sums(("cluster", "group"), _TRAFFIC, consumed)
+    }
+    scenarios = changes = rejected_rows = None
+    if "what_if" in tables:
+        scenarios = _Scenarios(tables["what_if"], overlap)
+    if "ranking" in tables:
+        changes = recommended_changes(tables["ranking"], overlap, scenarios)
+    if "rejected_rows" in tables:
+        one = pc.scalar(pa.scalar(1, pa.int64()))
+        counts = tables["rejected_rows"].sums(("table", "reason"), {"rows": one}, _condition())
+        rejected_rows = tuple(
+            sorted(
+                (RejectedRows(**row) for row in counts),
+                key=lambda each: (-each.rows, each.table, each.reason),
+            )
+        )
+    changes = changes or {}
+    clusters = _cluster_hours(hours)
+    hours_of = {each.cluster: each.hours for each in clusters}
+    # A group that has a change but read nothing in the period has no traffic.
+    totals = [
+        _group_total(key, groups.get(key, Traffic()), changes.get(key), hours_of.get(key[0], 0))
+        for key in sorted({*groups, *changes})
+    ]
+    return Summary(
+        clusters=clusters,
+        pairs=_pair_totals(pairs),
+        hours=tuple(
+            sorted(
+                (
+                    HourTotal(row["cluster"], row["kind"], row["hour"], _traffic(row))
+                    for row in hours
+                ),
+                key=lambda each: (each.cluster, each.kind, each.hour),
+            )
+        ),
+        groups=tuple(sorted(totals, key=_group_order)),
+        scenarios=scenarios.totals() if scenarios else (),
+        rejected_rows=rejected_rows,
+        what_if_since=scenarios.since if scenarios else None,
+        what_if_until=scenarios.until if scenarios else None,
+    )
 
 
-def _table(name: str, path: str) -> InputTable:
-    types = arrow_types(OUTPUT_TABLES[name])
-    return InputTable(name, path, {column: types[column] for column in COLUMNS[name]})
+# ---- Traffic by pair of racks, by hour and by group.
+
+_LEVEL, _BYTES = pc.field("crossed_level"), pc.field("bytes")
+_ZERO = pa.scalar(0, pa.int64())
+_TRAFFIC: Mapping[str, pc.Expression] = {
+    "local_bytes": pc.if_else(pc.equal(_LEVEL, 0), _BYTES, _ZERO),
+    "crossing_bytes": pc.if_else(pc.greater(_LEVEL, 0), _BYTES, _ZERO),
+    "unknown_bytes": pc.if_else(pc.is_null(_LEVEL), _BYTES, _ZERO),
+    "estimated_bytes": pc.field("estimated_bytes"),
+    "unsized_offsets": pc.field("unsized_offsets"),
+    "cost": pc.field("cost"),
+}
+"""The fields of :class:`Traffic` from columns of the table HOURLY."""
 
 
-_TIME = pa.timestamp("us", tz="UTC")
+def _traffic(row: Mapping[str, Any]) -> Traffic:
+    return Traffic(**{name: row[name] or 0 for name in _TRAFFIC})
+
+
+def _pair_totals(rows: Rows) -> tuple[PairTotal, ...]:
+    """Return the pairs, sorted, unknown racks last: an empty rack is unknown, as null is."""
+    sums: dict[tuple[str, str, str | None, str | None], Traffic] = {}
+    for row in rows:
+        key = (row["cluster"], row["kind"], row["from_rack"] or None, row["to_rack"] or None)
+        sums[key] = sums.get(key, Traffic()) + _traffic(row)
+    ordered = sorted(
+        sums, key=lambda key: (*key[:2], key[2] is None, key[2] or "", key[3] is None, key[3] or "")
+    )
+    return tuple(PairTotal(*key, sums[key]) for key in ordered)
+
+
+def _cluster_hours(hours: Rows) -> tuple[ClusterHours, ...]:
+    seen: dict[str, set[datetime]] = {}
+    for row in hours:
+        seen.setdefault(row["cluster"], set()).add(row["hour"])
+    return tuple(
+        ClusterHours(name, len(times), min(times), max(times))
+        for name, times in sorted(seen.items())
+    )
+
+
+def _group_total(key: GroupKey, traffic: Traffic, change: Change | None, hours: int) -> GroupTotal:
+    per_month: float | None = None
+    if change is not None:
+        per_month = change.cost_per_month_now
+    elif hours >= MIN_HOURS_TO_EXTRAPOLATE or traffic.cost == 0:
+        per_month = traffic.cost * HOURS_PER_MONTH / hours if hours else 0.0
+    return GroupTotal(*key, traffic, per_month, change)
+
+
+def _group_order(group: GroupTotal) -> tuple[float, float, float, int, str, str]:
+    read = group.traffic
+    return (
+        *(-group.saving, -(group.cost_per_month or 0.0), -read.cost, -read.bytes),
+        *(group.cluster, group.group),
+    )
+
+
+# ---- The what-if: scenarios, and the change of each group.
+
+GroupKey = tuple[str, str]
+"""Cluster and group."""
+_SECONDS = pc.max_element_wise(
+    pc.multiply(pc.coalesce(pc.field("hours"), pc.scalar(0.0)), pc.scalar(3600.0)),
+    # At least a microsecond, so that no sum is 0.
+    pc.scalar(1e-6),
+)
+
+
+def _weighed(name: str) -> pc.Expression:
+    """Return a cost per month times the time that snapshots of the interval cover."""
+    return pc.multiply(pc.coalesce(pc.field(name), pc.scalar(0.0)), _SECONDS)
+
+
+class _Scenarios:
+    """The rows of WHAT_IF, added up by scenario and group."""
+
+    def __init__(self, table: InputTable, condition: pc.Expression) -> None:
+        keys = ("scenario", "cluster", "group")
+        values = {"seconds": _SECONDS, "cost": _weighed("cost_per_month")} | {
+            name: pc.field(name) for name in ("local_bytes", "crossing_bytes", "unknown_bytes")
+        }
+        sums = table.sums(keys, values, condition, first="interval_start", last="interval_end")
+        # Partitions move once, not in every interval.
+        latest = table.latest(
+            keys, ("moves", "leader_moves", "shared_topics", "layout_group"), condition, sums
+        )
+        self.since = min((row["interval_start"] for row in sums), default=None)
+        self.until = max((row["interval_end"] for row in sums), default=None)
+        self._groups: dict[str, dict[GroupKey, dict[str, Any]]] = {}
+        for row in sums:
+            key = tuple(row[name] for name in keys)
+            of_scenario = self._groups.setdefault(row["scenario"], {})
+            of_scenario[row["cluster"], row["group"]] = row | latest[key]
+
+    @property
+    def as_is(self) -> Mapping[GroupKey, Mapping[str, Any]]:
+        """Return the sums of each group as it is."""
+        return self._groups.get("as_is", {})
+
+    def totals(self) -> tuple[ScenarioTotal, ...]:
+        """Return the total of each scenario. A group without it counts with its current cost."""
+        names = [name for name in SCENARIOS if name in self._groups]
+        names += sorted(self._groups.keys() - {*SCENARIOS})
+        return tuple(self._total(name, self._groups[name]) for name in names)
+
+    def _total(self, name: str, groups: Mapping[GroupKey, Mapping[str, Any]]) -> ScenarioTotal:
+        unchanged = [self.as_is[key] for key in sorted(self.as_is) if key not in groups]
+        rows = [groups[key] for key in sorted(groups)]
+        counted = [*rows, *unchanged]
+        return ScenarioTotal(
+            scenario=name,
+            groups=len(rows),
+            groups_as_is=len(unchanged),
+            cost_per_month=sum(row["cost"] / row["seconds"] for row in counted),
+            local_bytes=_sum(counted, "local_bytes"),
+            crossing_bytes=_sum(counted, "crossing_bytes"),
+            unknown_bytes=_sum(counted, "unknown_bytes"),
+            moves=_sum(rows, "moves"),
+            leader_moves=_sum(rows, "leader_moves"),
+        )
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(row[name] or 0 for row in rows)
+
+
+def recommended_changes(
+    ranking: InputTable, condition: pc.Expression, scenarios: _Scenarios | None
+) -> dict[GroupKey, Change]:
+    """Return the recommended change of each group in the table RANKING.
+
+    Shared topics and layout groups are those of ``scenarios``; without it they are unknown.
+    """
+    keys = ("cluster", "group")
+    costs = ("cost_per_month_now", "cost_per_month_after", "saving_per_month")
+    values = {"seconds": _SECONDS} | {name: _weighed(name) for name in costs}
+    sums = ranking.sums(keys, values, condition, last="interval_end")
+    latest = ranking.latest(
+        keys, ("locality_now", "locality_after", "scenario", "change"), condition, sums
+    )
+    as_is = scenarios.as_is if scenarios else {}
+    changes = {}
+    for row in sums:
+        key = row["cluster"], row["group"]
+        newest, layout = latest[key], as_is.get(key, {})
+        changes[key] = Change(
+            **{name: row[name] / row["seconds"] for name in costs},
+            locality_now=newest["locality_now"],
+            locality_after=newest["locality_after"],
+            scenario=newest["scenario"] or "",
+            text=newest["change"] or "",
+            shared_topics=layout.get("shared_topics") or 0,
+            hours=row["seconds"] / 3600,
+            layout_group=layout.get("layout_group") or "",
+        )
+    return changes
+
+
+# ---- Tables.
 
 
 class InputTable:
-    """A Delta table with known columns.
+    """A Delta table of the pipeline.
 
     ``path`` is a path, or a URL that the package deltalake supports (``s3://``, ``gs://``,
-    ``abfss://``, ``file://``). Raises InputError if it cannot be opened or lacks one of ``columns``
-    (name to type).
+    ``abfss://``, ``file://``). Raises InputError if it cannot be opened or lacks a column.
     """
 
-    def __init__(self, name: str, path: str, columns: Mapping[str, pa.DataType]) -> None:
+    def __init__(self, name: str, path: str) -> None:
         self._name = name
         self._path = _mask_credentials(path)
-        self._columns = columns
         try:
             self._dataset = _open_table(path).to_pyarrow_dataset()
         except (OSError, ValueError) as error:
             raise self._read_error(error) from error
-        present = set(self._dataset.schema.names)
-        if missing := [each for each in columns if each not in present]:
+        present = self._dataset.schema.names
+        if missing := [column for column in COLUMNS[name] if column not in present]:
             raise InputError(
                 f"the {name} table in {self._path} has no column {', '.join(missing)}: is it the "
                 "output of rackward traffic?"
             )
 
-    def batches(self, *conditions: tuple[str, str, datetime | None]) -> Iterator[pa.Table]:
-        """Return the rows for which all ``conditions`` hold, in the order of the files.
+    def sums(
+        self,
+        keys: Sequence[str],
+        values: Mapping[str, pc.Expression],
+        condition: pc.Expression,
+        *,
+        first: str | None = None,
+        last: str | None = None,
+    ) -> Rows:
+        """Return the sums of ``values`` by ``keys``, and the least of ``first`` and the largest of
+        ``last``.
 
-        A condition is a column, ``>=``, ``>`` or ``<``, and a time; None as time always holds.
+        Null is a key; a null value is not added. Rows are read in the order of the files, so that
+        the same table gives exactly the same sums. Memory grows with the number of keys.
         """
-        row_filter = None
-        for column, comparison, time in conditions:
-            if time is not None:
-                condition = _condition(column, comparison, time)
-                row_filter = condition if row_filter is None else row_filter & condition
+        bounds = {name: how for name, how in ((first, "hash_min"), (last, "hash_max")) if name}
+        columns = {name: pc.field(name) for name in (*keys, *bounds)} | dict(values)
+        aggregates = [
+            *((name, "hash_sum", None, name) for name in values),
+            *((name, how, None, name) for name, how in bounds.items()),
+        ]
+        options = acero.AggregateNodeOptions(aggregates, keys=list(keys))
+        return self._read(columns, condition, acero.Declaration("aggregate", options))
+
+    def latest(
+        self,
+        keys: Sequence[str],
+        columns: Sequence[str],
+        condition: pc.Expression,
+        sums: Rows,
+    ) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Return ``columns`` of each key's latest interval, whose end is in ``sums``."""
+        ends = {tuple(row[name] for name in keys): row["interval_end"] for row in sums}
+        of_ends = pc.field("interval_end").isin(pa.array(sorted({*ends.values()}), _TIME))
+        wanted = {name: pc.field(name) for name in (*keys, "interval_end", *columns)}
+        found = {}
+        for row in self._read(wanted, condition & of_ends):
+            key = tuple(row[name] for name in keys)
+            if row["interval_end"] == ends[key]:
+                found[key] = {name: row[name] for name in columns}
+        return found
+
+    def _read(
+        self,
+        columns: Mapping[str, pc.Expression],
+        condition: pc.Expression,
+        *then: acero.Declaration,
+    ) -> Rows:
+        """Return ``columns`` of the rows for which ``condition`` holds, after the step ``then``."""
+        types = arrow_types(OUTPUT_TABLES[self._name])
+        names = list(COLUMNS[self._name])
+        casts = [pc.field(name).cast(types[name]) for name in names]
+        scan = acero.ScanNodeOptions(self._dataset, columns=names, filter=condition)
+        steps = [
+            acero.Declaration("scan", scan),
+            # A scan reads files that may have such rows.
+            acero.Declaration("filter", acero.FilterNodeOptions(condition)),
+            acero.Declaration("project", acero.ProjectNodeOptions(casts, names)),
+            acero.Declaration(
+                "project", acero.ProjectNodeOptions(list(columns.values()), list(columns))
+            ),
+            *then,
+        ]
         try:
-            for batch in self._dataset.to_batches(columns=list(self._columns), filter=row_filter):
-                if batch.num_rows:
-                    yield self._cast(pa.Table.from_batches([batch]))
+            table = acero.Declaration.from_sequence(steps).to_table(use_threads=False)
         except (OSError, ValueError) as error:
             raise self._read_error(error) from error
-
-    def _cast(self, rows: pa.Table) -> pa.Table:
-        return pa.table(
-            {name: rows.column(name).cast(kind) for name, kind in self._columns.items()}
-        )
+        rows: Rows = table.to_pylist()
+        return rows
 
     def _read_error(self, error: Exception) -> InputError:
         reason = _mask_credentials(" ".join(str(error).split()))
         return InputError(f"cannot read the {self._name} table in {self._path}: {reason}")
 
 
-def _condition(column: str, comparison: str, time: datetime) -> pc.Expression:
-    bound = pc.scalar(pa.scalar(time, _TIME))
-    field = ds.field(column)
-    if comparison == ">=":
-        return field >= bound
-    return field > bound if comparison == ">" else field < bound
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+def _condition(*parts: tuple[str, str, datetime | None]) -> pc.Expression:
+    """Return a condition of columns, each ``>=``, ``>`` or ``<`` a time; None always holds."""
+    condition = pc.scalar(True)
+    compare = {">=": pc.greater_equal, ">": pc.greater, "<": pc.less}
+    for column, comparison, time in parts:
+        if time is not None:
+            condition &= compare[comparison](pc.field(column), pa.scalar(time, _TIME))
+    return condition
 
 
 def _exists(path: str) -> bool:

@@ -7,11 +7,11 @@ rack that is None is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
-from rack_traffic.output_tables import KINDS, LEADER_LAYOUTS
+from rack_traffic.output_tables import LEADER_LAYOUTS
 
 MIN_HOURS_TO_EXTRAPOLATE = 24
 """A cost per month that is extrapolated from measurements of fewer hours is rough: traffic varies
@@ -129,6 +129,11 @@ class GroupTotal:
     cost_per_month: float | None
     change: Change | None = None
 
+    @property
+    def saving(self) -> float:
+        """Return the saving per month of the change, which a leader layout may make negative."""
+        return 0.0 if self.change is None else self.change.saving_per_month
+
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTotal:
@@ -180,20 +185,15 @@ class Summary:
     rejected_rows: tuple[RejectedRows, ...] | None = None
     what_if_since: datetime | None = None
     what_if_until: datetime | None = None
-    _kinds: dict[str, Traffic] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for kind in KINDS:
-            self._kinds[kind] = total(each.traffic for each in self.pairs if each.kind == kind)
 
     def of_kind(self, kind: str) -> Traffic:
-        """Return all traffic of one of :data:`KINDS`."""
-        return self._kinds[kind]
+        """Return all traffic of one of ``output_tables.KINDS``."""
+        return total(pair.traffic for pair in self.pairs if pair.kind == kind)
 
     @property
     def consumed(self) -> Traffic:
         """Return the traffic of all groups."""
-        return self._kinds["consume"]
+        return self.of_kind("consume")
 
     @property
     def cost_per_month_now(self) -> float | None:

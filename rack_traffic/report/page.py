@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -25,11 +25,14 @@ from rack_traffic.report.charts import (
     CHART_HEIGHT,
     HeatMap,
     TimeChart,
+    bar_text,
     group_bars,
     heat_map,
+    hours_per_bar,
     over_time,
     rack_grid,
     scenario_bars,
+    sum_by_bar,
 )
 from rack_traffic.report.findings import LEVEL_MEANINGS, LEVEL_NAMES, Finding, reliability_of
 from rack_traffic.report.format import Currency
@@ -37,9 +40,7 @@ from rack_traffic.report.headline import FIRST_CHANGES, PlannedChange, headline,
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
     GroupTotal,
-    HourTotal,
     Summary,
-    Traffic,
     share,
     total,
 )
@@ -137,41 +138,6 @@ def _view(
             for start, each in buckets.items()
         ),
     )
-
-
-MAX_BARS = 180
-_SPANS = (1, 3, 6, 12, 24, 7 * 24, 28 * 24)
-# A Monday: bars of a week begin on Mondays.
-_ORIGIN = datetime(1969, 12, 29, tzinfo=UTC)
-
-
-def hours_per_bar(hours: Iterable[datetime], max_bars: int = MAX_BARS) -> int:
-    """Return the smallest number of hours per bar with which ``max_bars`` cover ``hours``."""
-    times = list(hours)
-    if not times:
-        return 1
-    length = (max(times) - min(times)) // timedelta(hours=1) + 1
-    return next((span for span in _SPANS if length <= span * max_bars), _SPANS[-1])
-
-
-def sum_by_bar(hours: Iterable[HourTotal], span: int) -> dict[datetime, Traffic]:
-    """Return the traffic by the start of its bar, sorted; bars without measurements are absent."""
-    sums: dict[datetime, Traffic] = {}
-    for each in hours:
-        start = each.hour - (each.hour - _ORIGIN) % timedelta(hours=span)
-        sums[start] = sums.get(start, Traffic()) + each.traffic
-    return dict(sorted(sums.items()))
-
-
-def bar_text(hours: int) -> str:
-    """Return a text such as "hour", "6 hours" or "day"."""
-    if hours == 1:
-        return "hour"
-    if hours < 24:
-        return f"{hours} hours"
-    if hours == 24:
-        return "day"
-    return "week" if hours == 7 * 24 else f"{hours // (7 * 24)} weeks"
 
 
 _NO_CHANGE = "Nothing to change"

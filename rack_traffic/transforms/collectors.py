@@ -12,6 +12,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rack_traffic.transforms.hours import whole_part
+
 SPAN_US = 600_000_000
 """The microseconds for which one collector counts. A collector that ends in the middle leaves a gap
 of less than that, which another would have filled; and every change of the collector may move
@@ -22,11 +24,11 @@ ENOUGH = 0.5
 snapshots are better than a change of the clock."""
 
 
-def several_collectors(rows: DataFrame) -> bool:
-    """Return whether a cluster of ``rows`` has several collectors; reads two of its columns."""
+def several_collectors(rows: DataFrame) -> DataFrame:
+    """Return the clusters that have several collectors; reads two columns of ``rows``."""
     # The first and the last name would be found by sorting all rows, a number by hashes.
     of_cluster = rows.groupBy("cluster").agg(F.count_distinct("collector").alias("collectors"))
-    return not of_cluster.filter(F.col("collectors") > 1).isEmpty()
+    return of_cluster.filter(F.col("collectors") > 1).select("cluster")
 
 
 def one_collector(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -35,7 +37,7 @@ def one_collector(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
     ``rows`` have columns ``taken_at`` and ``collector``. Rows without a collector have the same.
     """
-    span = F.expr(f"unix_micros(taken_at) div {SPAN_US}")
+    span = whole_part(F.unix_micros("taken_at"), SPAN_US)
     collector = F.coalesce("collector", F.lit(""))
     counts = rows.groupBy(*keys, span.alias("span"), collector.alias("name")).agg(
         F.count(F.lit(1)).alias("rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,6 @@ from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.cases import (
     GroupCase,
     PartitionCase,
-    ScenarioMetrics,
     scenario_metrics,
 )
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
@@ -80,7 +79,6 @@ def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> lis
     by_group = {row["group"]: row for row in inputs}
     cases = [case for case in map(group_case, inputs) if case.partitions]
     rows = []
-    names = [each.name for each in fields(ScenarioMetrics)]
     for groups in groups_sharing_topics(cases):
         layout = leader_layout(groups)
         for case in groups:
@@ -95,9 +93,8 @@ def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> lis
                 "layout_group": layout.first_group,
             }
             rows += [
-                common | {name: getattr(metrics, name) for name in names}
+                common | asdict(scenario_metrics(case, each, scenarios[0], prices))
                 for each in scenarios
-                for metrics in [scenario_metrics(case, each, scenarios[0], prices)]
             ]
     return rows
 

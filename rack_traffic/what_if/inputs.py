@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
-from rack_traffic.transforms.commit_intervals import STABLE_STATES, sends_rack
-from rack_traffic.transforms.partition_states import FOREVER, broker_racks, replica_selectors
+from rack_traffic.transforms.broker_racks import FOREVER, broker_racks, replica_selectors
+from rack_traffic.transforms.hours import HOUR_US, whole_part
+from rack_traffic.transforms.ownership import STABLE_STATES, sends_rack
 
 KEY = ("cluster", "group", "interval_start")
 
@@ -40,9 +41,10 @@ def group_inputs(
         read.groupBy("cluster", "interval_start").agg(
             F.count_distinct("hour").alias("distinct_hours"),
             F.min("hour").alias("first_hour"),
-            F.expr("max(hour) + interval 1 hour").alias("interval_end"),
+            (F.max("hour") + F.lit(timedelta(hours=1))).alias("interval_end"),
         ),
         snapshots.brokers,
+        interval,
         max_gap,
     )
     sizes = (
@@ -75,33 +77,46 @@ def group_inputs(
     )
 
 
-def _with_covered_hours(spans: DataFrame, brokers: DataFrame, max_gap: timedelta) -> DataFrame:
+def _with_covered_hours(
+    spans: DataFrame, brokers: DataFrame, interval: Interval, max_gap: timedelta
+) -> DataFrame:
     """Return ``spans`` with ``hours``: how long snapshots cover the time of each.
 
     Every snapshot of a cluster has its brokers. The number of its hours is used if none is known.
+    The time between two snapshots is divided into hours, which the spans consist of, so that both
+    are joined by equality.
     """
-    of_cluster = Window.partitionBy("cluster").orderBy("taken_at")
+    key = ["cluster", "interval_start"]
+    of_cluster = Window.partitionBy("cluster").orderBy("at")
+    at, before = F.col("at"), F.col("before")
     passes = (
-        brokers.select("cluster", "taken_at")
+        brokers.select("cluster", F.unix_micros("taken_at").alias("at"))
         .distinct()
-        .withColumn("before", F.lag("taken_at").over(of_cluster))
-        .filter(F.col("taken_at") - F.col("before") <= F.lit(max_gap))
-        .select(F.col("cluster").alias("_cluster"), "before", "taken_at")
+        .withColumn("before", F.lag("at").over(of_cluster))
+        .filter(at - before <= F.lit(max_gap // timedelta(microseconds=1)))
     )
-    covered = F.unix_micros(F.least("taken_at", "interval_end")) - F.unix_micros(
-        F.greatest("before", "first_hour")
-    )
-    overlaps = (
-        (F.col("cluster") == F.col("_cluster"))
-        & (F.col("before") < F.col("interval_end"))
-        & (F.col("taken_at") > F.col("first_hour"))
-    )
-    return (
-        spans.join(passes, overlaps, how="left")
-        .groupBy("cluster", "interval_start", "first_hour", "interval_end")
+    hours = F.sequence(whole_part(before, HOUR_US), whole_part(at - F.lit(1), HOUR_US))
+    begin = F.col("number") * F.lit(HOUR_US)
+    covered_hours = (
+        passes.withColumn("number", F.explode(hours))
+        .groupBy("cluster", "number")
         .agg(
-            F.coalesce(F.sum(covered) / F.lit(3.6e9), F.first("distinct_hours")).alias("hours"),
+            F.sum(F.least(at, begin + F.lit(HOUR_US)) - F.greatest(before, begin)).alias("covered")
         )
+        .withColumn("hour", F.timestamp_seconds(F.col("number") * F.lit(3600)))
+        .withColumn("interval_start", _start(F.col("hour"), interval))
+    )
+    covered = (
+        covered_hours.join(F.broadcast(spans), on=key, how="inner")
+        .filter((F.col("hour") >= F.col("first_hour")) & (F.col("hour") < F.col("interval_end")))
+        .groupBy(*key)
+        .agg((F.sum("covered") / F.lit(float(HOUR_US))).alias("covered_hours"))
+    )
+    return spans.join(covered, on=key, how="left").select(
+        *key,
+        "first_hour",
+        "interval_end",
+        F.coalesce("covered_hours", "distinct_hours").alias("hours"),
     )
 
 

@@ -49,7 +49,7 @@ def ranking(what_if: DataFrame) -> DataFrame:
                 of_group
             ),
         }
-    ).filter("can_be_made")
+    ).filter(F.col("can_be_made"))
     # A layout for several groups may cost one of them more.
     saving = F.greatest(F.col("now.cost_per_month") - F.col("lowest_cost"), F.lit(0.0))
     good_enough = compared.filter(
@@ -70,6 +70,7 @@ def ranking(what_if: DataFrame) -> DataFrame:
         "scenario",
         _change().alias("change"),
     )
+    # One partition: a number needs the order of all rows, of which each group and interval has one.
     ranks = Window.orderBy(F.desc("saving_per_month"), "cluster", "group", "interval_start")
     ranked = recommended.withColumn("rank", F.row_number().over(ranks))
     return ranked.select(*(F.col(each.name).cast(each.dataType) for each in RANKING))

@@ -120,8 +120,8 @@ def test_without_rejected_rows_the_table_is_empty(spark: SparkSession) -> None:
     given = validate_tables(
         {table: frame(spark, table, of_table) for table, of_table in rows.items()}
     )
-    rejected = given.rejected_rows(spark, given.counts())
-    assert (rejected.schema, rejected.count()) == (REJECTED_ROWS, 0)
+    rejected = given.rejected_rows(given.counts())
+    assert (rejected.columns, rejected.count()) == (REJECTED_ROWS.names, 0)
 
 
 def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

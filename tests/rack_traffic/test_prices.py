@@ -1,28 +1,28 @@
-"""Prices by rule: as values, as columns, as files, and of plug-ins."""
+"""Prices by rule: of pairs of racks, of tables, from files, and of plug-ins."""
 
 from __future__ import annotations
 
-import itertools
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from placement_core import InvalidOptionError
 from rack_traffic.errors import PriceTableError
+from rack_traffic.pipeline import priced_hours
 from rack_traffic.prices import (
+    GB,
     PriceRule,
     PriceTable,
     crossed_level,
-    level_column,
     load_prices,
-    price_column,
     read_prices,
 )
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS
+from tests.support.traffic_frames import assert_frames_equal
 
-RACKS = (None, "", "/", "a", "b", "/dc1", "/dc1/r1", "/dc1/r2", "/dc1/r1/x", "/dc2/r1", "/a")
-
+HOUR = datetime(2026, 3, 2, 10, tzinfo=UTC)
 LEVELS = PriceTable(
     (
         PriceRule(0.02),
@@ -75,17 +75,30 @@ def test_the_most_specific_rule_applies() -> None:
     assert PriceTable((PriceRule(1.0, level=2),)).price("c", "a", "b") == 0.0
 
 
-@pytest.mark.parametrize("table", [PriceTable(), LEVELS])
-def test_columns_equal_values(spark: SparkSession, table: PriceTable) -> None:
-    cases = list(itertools.product(("c", "expensive"), RACKS, RACKS))
-    rows = spark.createDataFrame(cases, "cluster string, one string, other string")
-    levels = rows.select("*", level_column(F.col("one"), F.col("other")).alias("level"))
-    price = price_column(table, F.col("cluster"), F.col("one"), F.col("other"), F.col("level"))
-    actual = {
-        (row["cluster"], row["one"], row["other"]): (row["level"], row["price"])
-        for row in levels.select("*", price.alias("price")).collect()
-    }
-    assert actual == {case: (crossed_level(*case[1:]), table.price(*case)) for case in cases}
+def test_hourly_adds_up_partitions_and_prices_pairs(spark: SparkSession) -> None:
+    hours = spark.createDataFrame(
+        [
+            ("c", "consume", "g", "t", 0, HOUR, "/x/a", "/x/b", GB, GB, 0),
+            ("c", "consume", "g", "t", 1, HOUR, "/x/a", "/x/b", 2 * GB, 0, 3),
+            ("c", "consume", "g", "t", 0, HOUR, "/x/a", "/x/a", GB, 0, 0),
+            ("c", "consume", "g", "t", 0, HOUR, "/x/a", "/y/a", GB, 0, 0),
+            ("c", "produce", None, "t", 0, HOUR, None, "/x/a", GB, 0, 0),
+        ],
+        PARTITION_HOURS,
+    )
+    prices = PriceTable((PriceRule(0.5), PriceRule(0.25, level=2)))
+    expected = spark.createDataFrame(
+        [
+            ("c", "consume", "g", "t", "/x/a", "/x/b", HOUR, 2, 3 * GB, GB, 3, 0.25, 0.75),
+            ("c", "consume", "g", "t", "/x/a", "/x/a", HOUR, 0, GB, 0, 0, 0.0, 0.0),
+            ("c", "consume", "g", "t", "/x/a", "/y/a", HOUR, 1, GB, 0, 0, 0.5, 0.5),
+            ("c", "produce", None, "t", None, "/x/a", HOUR, None, GB, 0, 0, None, None),
+        ],
+        HOURLY,
+    )
+    assert_frames_equal(priced_hours(hours, prices), expected)
+    only_unknown = priced_hours(hours.filter("from_rack is null"), prices)
+    assert [row["cost"] for row in only_unknown.collect()] == [None]
 
 
 def test_files(tmp_path: Path) -> None:

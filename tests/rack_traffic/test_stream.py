@@ -12,14 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, StructField, StructType
 
 from rack_traffic import delta
 from rack_traffic.options import EstimationOptions
-from rack_traffic.pipeline import partition_hours
+from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.load import Period, find_tables, read_summary
-from rack_traffic.schemas import HOURLY, SNAPSHOTS
+from rack_traffic.schemas import HOURLY
 from rack_traffic.stream import (
     StreamOptions,
     create_tables,
@@ -28,7 +27,6 @@ from rack_traffic.stream import (
     start_stream,
     unknown_messages,
 )
-from rack_traffic.transforms.hourly import hourly
 from tests.support.traffic_frames import snapshots
 from tests.support.traffic_truth import BEGIN
 
@@ -63,25 +61,7 @@ def files_in(folder: Path, table: str) -> list[Path]:
     return [file for file in (folder / table).rglob("*.parquet") if "_delta_log" not in file.parts]
 
 
-def test_a_table_of_an_older_version_gets_the_new_columns(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    path, schema = str(tmp_path / "commits"), SNAPSHOTS["commits"]
-    older = StructType([each for each in schema if each.name != "collector"])
-    delta.create_table(spark, path, older, delta.HISTORY)
-    row = ("c", "g", "t", 0, 7, BEGIN, BEGIN.date())
-    delta.append_once(
-        spark.createDataFrame([row], StructType([*older, StructField("date", DateType())])),
-        path,
-        QUERY,
-        0,
-    )
-    delta.create_table(spark, path, schema, delta.HISTORY)
-    (found,) = rows_in(spark, path).collect()
-    assert (found["committed_offset"], found["collector"]) == (7, None)
-
-
-def test_interrupted_and_repeated_batches_give_the_tables_of_the_batch_job(
+def test_repeated_batches_give_the_tables_of_the_batch_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """integration/traffic/test_stream.py kills a stream of simulated clusters with faults."""
@@ -104,7 +84,7 @@ def test_interrupted_and_repeated_batches_give_the_tables_of_the_batch_job(
     (end,) = hours(1, 4)
     assert max(each.until for each in closed) == end
     rows = {table: first[table] + second[table] for table in first}
-    whole = hourly(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
+    whole = priced_hours(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
     expected = rows_of(whole.filter(F.col("hour") < F.lit(end)))
     # Consumed, produced and replicated in each of four hours.
     assert len(expected) == 3 * 4

@@ -81,13 +81,6 @@ def test_a_missing_column_is_an_error(spark: SparkSession) -> None:
         cast_columns(rows, "commits")
 
 
-def test_the_collector_is_null_in_snapshots_of_older_versions(spark: SparkSession) -> None:
-    rows = frame(spark, "commits", [VALID["commits"]]).drop("collector")
-    accepted = cast_columns(rows, "commits")
-    assert accepted.schema == SNAPSHOTS["commits"]
-    assert accepted.collect()[0]["collector"] is None
-
-
 def test_a_column_of_another_type_is_an_error(spark: SparkSession) -> None:
     rows = frame(spark, "commits", [VALID["commits"]]).withColumn("partition", F.lit("0"))
     with pytest.raises(InputError, match=r"commits\.partition has the type string: it must be int"):

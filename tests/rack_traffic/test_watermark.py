@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rack_traffic.progress import (
+from rack_traffic.watermark import (
     ClosedHours,
     ClusterProgress,
     closed_hours,
@@ -65,7 +65,7 @@ def test_snapshots_before_the_last_published_hour_are_late() -> None:
     assert late_before(ClusterProgress("c", at(3), at(15, 20), at(15)), GAP) == at(13)
 
 
-def test_snapshots_are_kept_for_the_slowest_cluster_that_is_not_silent() -> None:
+def test_snapshots_are_kept_for_the_slowest_active_cluster() -> None:
     fast = ClusterProgress("fast", at(0, day=1), at(15), at(15))
     slow = ClusterProgress("slow", at(0, day=1), at(10, day=15), at(10, day=15))
     silent = ClusterProgress("silent", at(0, day=1), at(10, day=12), at(10, day=12))

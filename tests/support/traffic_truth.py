@@ -106,9 +106,9 @@ class Fault(StrEnum):
     """An operator resets the offsets of a running group to earlier ones, which are read again."""
     SET_FORWARD = "set forward"
     """An operator stops a group and resets its offsets to the end of the log."""
-    OVERTAKEN = "overtaken"
+    EXPIRED_UNREAD = "expired unread"
     """Retention deletes records that a slow group has not read; the group skips them."""
-    RECREATED = "re-created"
+    RECREATED = "recreated"
     """A topic is deleted and recreated; its offsets start at 0."""
     COMPACTED = "compacted"
     """The log cleaner compacts a log while groups read it."""
@@ -122,6 +122,10 @@ class Fault(StrEnum):
     """Some snapshots of a group are taken during a rebalance, and have no assignments."""
     SKEWED = "skewed"
     """A second collector takes every second snapshot, too; its clock is late by more than that."""
+    AHEAD = "ahead"
+    """The clock of such a collector is ahead by less than that."""
+    RELIEVED = "relieved"
+    """Another collector takes over in the middle of the first hour; its clock is late."""
 
 
 Ints = NDArray[np.int64]
@@ -305,7 +309,7 @@ def _target_offsets(
     group: Group, log: Log, faults: frozenset[Fault], step: int, current: Ints
 ) -> Ints:
     """Return the offsets up to which the group would read by the end of the step."""
-    if Fault.OVERTAKEN in faults and group.name == "search":
+    if Fault.EXPIRED_UNREAD in faults and group.name == "search":
         # Half the rate of the producers, so that its offset is below the log start eventually.
         return current + (log.end[:, step] - log.end[:, step - 1]) // 2
     if group.kind == "lagging":
@@ -458,11 +462,15 @@ def observe(simulation: Simulation, every: int = 20) -> Rows:
         clocks = {"collector-0": at}
         if Fault.SKEWED in faults and number % 2:
             clocks["collector-1"] = at - timedelta(seconds=every * 1.2)
+        if Fault.AHEAD in faults and number % 2:
+            clocks["collector-2"] = at + timedelta(seconds=every * 0.8)
+        if Fault.RELIEVED in faults and step >= HISTORY + STEPS_PER_HOUR // 2:
+            clocks = {"collector-3": at - timedelta(seconds=every * 0.6)}
         is_rebalancing = Fault.REBALANCING in faults and number % 7 == 3
         for cluster, (collector, time) in product(simulation.clusters, clocks.items()):
             rows["brokers"] += _brokers(cluster, time)
             seen: Rows = {"partitions": [], "members": [], "commits": []}
-            draws = rng if time == at else other_rng
+            draws = rng if collector == "collector-0" else other_rng
             flaky = Fault.FLAKY in faults
             if not (flaky and draws.random() < 0.1):
                 for topic in cluster.topics:

@@ -128,7 +128,7 @@ def now() -> datetime:
 def running_spark(options: SparkOptions) -> Iterator[SparkSession]:
     """Return a session for the ``with`` block; the progress of its jobs is logged to stderr.
 
-    Raise MissingPackageError, UnsupportedJavaError and, for errors of Spark in the block,
+    Raise MissingPackageError and, for errors of Spark in the block,
     SparkError.
     """
     with log_to_stderr("rackward.traffic"):

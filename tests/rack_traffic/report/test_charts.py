@@ -8,18 +8,21 @@ import pytest
 
 from rack_traffic.report.charts import (
     BAR_WIDTH,
+    MAX_BARS,
     MAX_RACKS,
     Bar,
     TimeChart,
+    bar_text,
     group_bars,
     heat_map,
+    hours_per_bar,
     over_time,
     rack_grid,
     scenario_bars,
+    sum_by_bar,
 )
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import GroupTotal, HourTotal, PairTotal, Traffic, total
-from rack_traffic.report.page import MAX_BARS, bar_text, hours_per_bar, sum_by_bar
 from tests.support.traffic_report import SUMMARY_START as START
 from tests.support.traffic_report import change, scenario
 

@@ -46,7 +46,7 @@ def test_without_options_the_page_has_the_default_name(
     assert (printed.out, printed.err.split(" (")[0]) == ("", "Wrote rack-traffic.html")
 
 
-def test_json_and_parquet_have_the_same_content_and_write_no_page(
+def test_json_and_parquet_have_the_same_content(
     tables: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -159,7 +159,7 @@ def test_groups_of_several_clusters_are_named_with_their_cluster() -> None:
     assert first.detail.startswith("Start with east / billing ($20.00), west / billing ($10.00).")
 
 
-def test_the_saving_of_a_layout_includes_the_groups_that_it_costs_more() -> None:
+def test_saving_of_a_layout_includes_groups_that_pay_more() -> None:
     layout = "rackward_after_leader_layout"
     groups = [
         group("g", CROSSES, change(900.0, layout)),

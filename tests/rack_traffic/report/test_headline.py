@@ -40,7 +40,7 @@ def test_a_leader_layout_is_one_change_of_all_its_groups() -> None:
     assert sum(saving for _, saving in changes_of(*groups)) == summary_of(*groups).saving_per_month
 
 
-def test_a_layout_is_described_by_the_group_that_has_the_number_of_leaders() -> None:
+def test_layout_is_described_by_its_first_group() -> None:
     first = change(1.0, OURS, layout_group="a")
     other = change(9.0, OURS, layout_group="a")
     groups = (
@@ -57,7 +57,7 @@ def test_a_layout_is_described_by_the_group_that_has_the_number_of_leaders() -> 
     assert found[0].text == first.text
 
 
-def test_without_names_of_layouts_those_of_a_cluster_are_one_change() -> None:
+def test_unnamed_layouts_of_a_cluster_are_one_change() -> None:
     groups = (group(name, CROSSES, change(5.0, OURS)) for name in "ab")
     assert changes_of(*groups) == [(("a", "b"), 10.0)]
 

@@ -132,7 +132,7 @@ def group(name: str, topic: str, rack: str, size: int) -> GroupCase:
     )
 
 
-def test_the_leaders_of_a_topic_are_near_the_group_that_reads_most() -> None:
+def test_leaders_are_near_the_group_that_reads_most() -> None:
     for small, large in ((1, 50), (50, 1)):
         groups = [group("g", "t", "a", small), group("h", "t", "b", large)]
         layout = leader_layout(groups)
@@ -200,7 +200,7 @@ def test_leaders_go_to_the_owners_of_a_group_that_brokers_assign() -> None:
     assert after.leader_moves == 4
 
 
-def test_of_two_groups_that_share_a_topic_the_one_with_more_bytes_gets_the_leaders() -> None:
+def test_shared_leaders_go_to_the_group_with_more_bytes() -> None:
     for small, large in ((1, 50), (50, 1)):
         classic, by_brokers = group("g", "t", "a", small), group("h", "t", "b", large)
         by_brokers = replace(by_brokers, assigned_by_brokers=True)

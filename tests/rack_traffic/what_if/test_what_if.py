@@ -145,7 +145,7 @@ def test_leaders_do_not_move_for_groups_that_read_followers() -> None:
     assert metrics(follows)["rackward_after_leader_layout"].crossing_bytes == 0
 
 
-def test_a_leader_layout_makes_more_partitions_local_than_any_assignment() -> None:
+def test_leader_layout_is_more_local_than_any_assignment() -> None:
     group = case([0, 0, 0, 0], member("m", "a", [0, 1]), member("n", "b", [2, 3]))
     by_scenario = metrics(group)
     assert by_scenario["rackward_cooperative_sticky"].off_rack_partitions == 2
@@ -154,7 +154,7 @@ def test_a_leader_layout_makes_more_partitions_local_than_any_assignment() -> No
     assert after.max_partitions == 2
 
 
-def test_an_assignor_that_knows_bytes_crosses_with_the_smallest_partitions() -> None:
+def test_by_bytes_crosses_with_the_smallest_partitions() -> None:
     group = case([0, 0, 0, 1], member("m", "a", [0, 3]), member("n", "b", [1, 2]))
     by_scenario = metrics(group)
     plain, by_bytes = (
@@ -166,7 +166,7 @@ def test_an_assignor_that_knows_bytes_crosses_with_the_smallest_partitions() -> 
     assert by_bytes.crossing_bytes == GB < plain.crossing_bytes
 
 
-def test_weights_are_recommended_if_they_save_more_than_one_percent(spark: SparkSession) -> None:
+def test_weights_are_recommended_if_they_save_one_percent(spark: SparkSession) -> None:
     costs = {
         "uneven": {"rackward_cooperative_sticky": 10.0, "rackward_by_bytes": 8.0},
         "even": {"rackward_cooperative_sticky": 10.0, "rackward_by_bytes": 9.9},
@@ -272,7 +272,7 @@ def test_the_scenario_apache_range_equals_the_range_assignor(seed: int) -> None:
         assert actual == range_assignor(members, sizes)
 
 
-def test_apache_cooperative_sticky_moves_only_what_balance_requires() -> None:
+def test_apache_sticky_moves_only_what_balance_requires() -> None:
     members = [member("m", "a", [0, 1, 2, 3]), member("n", "b", [4]), member("o", "c", [])]
     owner = owners(group_of(members, {"t": 6}), "apache_cooperative_sticky")
     unmoved = [n for n in (0, 1, 2, 3) if owner[TopicPartition("t", n)] == "m"]
@@ -423,7 +423,7 @@ def scenario_row(group: str, scenario: str, cost: float, layout_group: str) -> d
     }
 
 
-def test_a_leader_layout_is_for_all_groups_that_share_topics_or_for_none(
+def test_leader_layout_is_for_all_sharing_groups_or_none(
     spark: SparkSession,
 ) -> None:
     costs = {

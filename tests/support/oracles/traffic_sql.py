@@ -1,4 +1,4 @@
-"""The table PARTITION_HOURS by another program: the rules of docs/traffic.md in DuckDB's SQL.
+"""The DuckDB reference of PARTITION_HOURS: the rules of docs/traffic-rules.md in SQL.
 
 It shares no code with the pipeline and is written from the document; the numbers in the SQL are
 those of its rules. ``ranges``, ``parts`` and other tables of the SQL have no counterpart there.

@@ -1,4 +1,4 @@
-"""Bytes and cost per hour and pair of racks: distribution of intervals over hours, and sums.
+"""Bytes and cost per hour and pair of racks: intervals are divided into hours, and added up.
 
 Times in these transforms are whole microseconds since 1970: they sort and subtract faster than
 timestamps. Hours are numbered from 1970 too.
@@ -9,31 +9,24 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.prices import GB, PriceTable, level_column, price_column
+from rack_traffic.prices import GB
 from rack_traffic.schemas import HOURLY
 
 HOUR_US = 3_600_000_000
 """Microseconds of an hour."""
 
 
-def micros(timestamp: str) -> Column:
-    """Return the column ``timestamp`` in microseconds since 1970."""
-    return F.unix_micros(F.col(timestamp))
+RACKS = ("from_rack", "to_rack")
+SIZES = ("bytes", "estimated_bytes", "unsized_offsets")
+"""What is added up, per pair of RACKS; see ``output_tables.PARTITION_HOURS``."""
 
 
-def hour_numbers(start: str, end: str) -> Column:
-    """Return an array of the hours that [start, end) overlaps; both columns in microseconds."""
-    return F.sequence(F.expr(f"{start} div {HOUR_US}"), F.expr(f"({end} - 1) div {HOUR_US}"))
+def whole_part(value: Column, divisor: int) -> Column:
+    """Return ``value`` divided by ``divisor``, as a whole number."""
+    return F.call_function("div", value, F.lit(divisor))
 
 
-def hour_start(hour_number: str) -> Column:
-    """Return the timestamp at which the hour of that number begins."""
-    return F.timestamp_seconds(F.col(hour_number) * F.lit(3600))
-
-
-_RACKS = ("from_rack", "to_rack")
 _WHOLE, _FIRST_HALF, _SECOND_HALF = 0, 1, 2
-_MIDDLE = "from_at + (to_at - from_at) div 2"
 
 
 def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -50,6 +43,7 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     beginning of the interval grows by, so that the parts add up to the interval.
     """
     is_second = F.col("half") == _SECOND_HALF
+    middle = F.col("from_at") + whole_part(F.col("to_at") - F.col("from_at"), 2)
     halves = intervals.withColumn("half", F.explode(_halves())).select(
         *keys,
         "from_at",
@@ -57,22 +51,23 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         "bytes",
         "estimated",
         "unsized_offsets",
-        F.when(is_second, F.expr(_MIDDLE)).otherwise(F.col("from_at")).alias("start"),
-        F.when(F.col("half") == _FIRST_HALF, F.expr(_MIDDLE))
-        .otherwise(F.col("to_at"))
-        .alias("end"),
+        F.when(is_second, middle).otherwise(F.col("from_at")).alias("start"),
+        F.when(F.col("half") == _FIRST_HALF, middle).otherwise(F.col("to_at")).alias("end"),
         *(
             F.when(is_second, F.col(f"{rack}_after")).otherwise(F.col(rack)).alias(rack)
-            for rack in _RACKS
+            for rack in RACKS
         ),
     )
-    hours = halves.withColumn("hour_number", F.explode(hour_numbers("start", "end")))
+    numbers = F.sequence(
+        whole_part(F.col("start"), HOUR_US), whole_part(F.col("end") - F.lit(1), HOUR_US)
+    )
+    hours = halves.withColumn("hour_number", F.explode(numbers))
     hour = F.col("hour_number") * F.lit(HOUR_US)
     begin, end = F.greatest("start", hour), F.least("end", hour + F.lit(HOUR_US))
     parts = hours.select(
         *keys,
         "hour_number",
-        *_RACKS,
+        *RACKS,
         (_total_until(end, "bytes") - _total_until(begin, "bytes")).alias("bytes"),
         "estimated",
         (_total_until(end, "unsized_offsets") - _total_until(begin, "unsized_offsets")).alias(
@@ -82,7 +77,7 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     return parts.select(
         *keys,
         "hour_number",
-        *_RACKS,
+        *RACKS,
         "bytes",
         F.when(F.col("estimated"), F.col("bytes")).otherwise(0).alias("estimated_bytes"),
         "unsized_offsets",
@@ -98,18 +93,20 @@ def _total_until(at: Column, value: str) -> Column:
 def sum_by_hour(parts: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     """Return (keys, hour, from_rack, to_rack, bytes, estimated_bytes, unsized_offsets): the sums
     of the result of :func:`split_by_hour`, without rows that are zero."""
-    values = ("bytes", "estimated_bytes", "unsized_offsets")
-    sums = parts.groupBy(*keys, "hour_number", *_RACKS).agg(
-        *(F.sum(name).alias(name) for name in values)
+    sums = parts.groupBy(*keys, "hour_number", *RACKS).agg(
+        *(F.sum(name).alias(name) for name in SIZES)
     )
     return sums.filter((F.col("bytes") > 0) | (F.col("unsized_offsets") > 0)).select(
-        *keys, hour_start("hour_number").alias("hour"), *_RACKS, *values
+        *keys,
+        F.timestamp_seconds(F.col("hour_number") * F.lit(3600)).alias("hour"),
+        *RACKS,
+        *SIZES,
     )
 
 
 def _halves() -> Column:
     """Return an array: the whole interval, or its two halves if a rack changes."""
-    unchanged = [F.col(rack).eqNullSafe(F.col(f"{rack}_after")) for rack in _RACKS]
+    unchanged = [F.col(rack).eqNullSafe(F.col(f"{rack}_after")) for rack in RACKS]
     whole = (unchanged[0] & unchanged[1]) | (F.col("to_at") - F.col("from_at") < 2)
     return F.when(whole, F.array(F.lit(_WHOLE))).otherwise(
         F.array(F.lit(_FIRST_HALF), F.lit(_SECOND_HALF))
@@ -118,19 +115,23 @@ def _halves() -> Column:
 
 # ---- Bytes and cost per pair of racks and hour.
 
-_KEYS = ("cluster", "kind", "group", "topic", "from_rack", "to_rack", "hour")
-_VALUES = ("bytes", "estimated_bytes", "unsized_offsets")
+RACK_PAIR = ("cluster", *RACKS)
+"""The columns of which the price is a function."""
 
 
-def hourly(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
-    """Return the table HOURLY from rows of PARTITION_HOURS."""
-    sums = partition_hours.groupBy(*_KEYS).agg(*(F.sum(name).alias(name) for name in _VALUES))
-    from_rack, to_rack = F.col("from_rack"), F.col("to_rack")
-    price = price_column(prices, F.col("cluster"), from_rack, to_rack, F.col("crossed_level"))
+def rack_pairs(partition_hours: DataFrame) -> DataFrame:
+    """Return the distinct (cluster, from_rack, to_rack) of PARTITION_HOURS with known racks."""
+    return partition_hours.select(*RACK_PAIR).dropna().distinct()
+
+
+def hourly(partition_hours: DataFrame, priced_pairs: DataFrame) -> DataFrame:
+    """Return the table HOURLY from rows of PARTITION_HOURS and ``priced_pairs``: those of
+    :func:`rack_pairs` with columns ``crossed_level`` and ``price_per_gb``."""
+    keys = ("cluster", "kind", "group", "topic", *RACKS, "hour")
+    sums = partition_hours.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in SIZES))
+    # A pair with an unknown rack has no match, so its level, price and cost are null.
+    with_price = sums.join(F.broadcast(priced_pairs), on=list(RACK_PAIR), how="left")
     cost = F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))
-    with_cost = (
-        sums.withColumn("crossed_level", level_column(from_rack, to_rack))
-        .withColumn("price_per_gb", price)
-        .withColumn("cost", cost)
+    return with_price.withColumn("cost", cost).select(
+        *(F.col(column.name).cast(column.dataType) for column in HOURLY)
     )
-    return with_cost.select(*(F.col(each.name).cast(each.dataType) for each in HOURLY))
