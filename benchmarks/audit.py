@@ -18,10 +18,9 @@ from typing import TypeVar
 
 from placement_core import Broker, ClusterView, TopicPartition
 from rack_traffic.prices import PriceTable
+from rackward.groups.audit import audit_reading
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.rates import ReadRates
-from rackward.groups.reader import ClusterReading, GroupReading
-from rackward.groups.report import audit_cluster
+from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka import ClusterState
 from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
 
@@ -115,16 +114,15 @@ def main() -> None:
     rates = ReadRates(written=dict.fromkeys(reading.state.view.replicas, 1e6))
     for name, best in (("groups list", False), ("audit", True)):
         seconds, report = cpu_seconds(
-            lambda best=best: audit_cluster(  # type: ignore[misc]
+            lambda best=best: audit_reading(  # type: ignore[misc]
                 reading, rates, PriceTable(), HostRacks(), best=best
             )
         )
-        reads = report.total(lambda row: row.now)
-        after = report.total(lambda row: row.layout)
+        reads, after = report.totals.now, report.totals.layout
         print(
             f"{name}: groups={len(report.groups)} partitions={report.partitions} "
             f"cpu_seconds={seconds:.1f} off_rack={reads.off_rack} "
-            + (f"at_best={after.off_rack}" if best else "")
+            + (f"at_best={after.off_rack}" if after else "")
         )
 
 

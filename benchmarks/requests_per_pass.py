@@ -31,9 +31,9 @@ from rackward.collector import ClusterSource, Snapshot
 from rackward.collector.collector import Worker
 from rackward.controller.app import Controller, Plugins
 from rackward.controller.config import ControllerConfig
+from rackward.groups.audit import audit_reading
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.reader import read_cluster, read_rates, with_min_isr
-from rackward.groups.report import audit_cluster
+from rackward.groups.reading import read_cluster, read_rates, with_min_isr
 from rackward.kafka import connect
 from rackward.testing import LocalCluster
 
@@ -156,7 +156,7 @@ def audit(properties: dict[str, object]) -> None:
         rates, _ = read_rates(admin, reading, lambda _: None)
         seconds, read_cpu = time.perf_counter() - started, time.process_time() - cpu
     cpu = time.process_time()
-    report = audit_cluster(reading, rates, PriceTable(), HostRacks())
+    report = audit_reading(reading, rates, PriceTable(), HostRacks())
     by_name = " ".join(f"{name}={count}" for name, count in requests.most_common())
     print(
         f"audit: groups={len(report.groups)} partitions={report.partitions} "

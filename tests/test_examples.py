@@ -19,7 +19,7 @@ from placement_core.locators import apply_locator
 from placement_core.placers import PlacerError, load_placer, place
 from rack_traffic.errors import PriceTableError
 from rack_traffic.prices import load_prices
-from rackward.cli.options import parse_placement, price_table
+from rackward.cli.options import LocatorOptions, parse_placement, price_table
 from rackward.rack_locators import load_locator
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -64,10 +64,8 @@ def test_every_folder_of_examples_is_tested() -> None:
 
 
 def test_the_locator_reads_racks_from_broker_ids() -> None:
-    placement = parse_placement(
-        rack_locator="broker-id", rack_locator_properties="divisor=100,prefix=r"
-    )
-    found = apply_locator(placement.locator, view(b101=None, b102=None, b201=None))
+    locator = LocatorOptions("broker-id", "divisor=100,prefix=r").locator()
+    found = apply_locator(locator, view(b101=None, b102=None, b201=None))
     assert found.racks() == {101: "r1", 102: "r1", 201: "r2"}
     default = load_locator("broker-id")
     assert apply_locator(default, view(b301=None)).racks() == {301: "rack-3"}

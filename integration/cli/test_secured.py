@@ -47,7 +47,7 @@ from integration.support.secured import (
 )
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
-from rackward.cli.lead import _run
+from rackward.cli.lead import show_status
 from rackward.cli.options import connection_properties
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
@@ -218,7 +218,7 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     assert "grant this user DescribeConfigs" in throttles
 
 
-def test_adding_partitions_does_not_need_access_to_pending_replicas(secured: Secured) -> None:
+def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
     pattern = ResourcePattern(ResourceType.TOPIC, topic)
     allowed = [
@@ -301,7 +301,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert "authentication failed" in refused.reason
             with pytest.raises(CredentialsError, match="authentication failed"):
-                _run(leader, as_json=True)
+                show_status(leader, as_json=True)
             write("second")
             wait_until_leading(leader)
             assert leader.failure is None

@@ -18,11 +18,10 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from rack_traffic.prices import PriceTable
 from rack_traffic.report.findings import findings
 from rack_traffic.report.format import Currency
 from rack_traffic.report.page import PageOptions, render_page
-from rackward.cli.render.audit_page import render_page as render_audit_page
+from rackward.cli.audit_page import render_page as render_audit_page
 from tests.support.group_audits import audit_report
 from tests.support.traffic_report import FORMULA_NAME, GROUPS, UNTRUSTED_NAME, summary
 
@@ -258,7 +257,7 @@ def test_the_page_of_an_audit_is_offline_and_fits_the_screen(
 ) -> None:
     file = tmp_path / "audit.html"
     generated_at = datetime(2026, 11, 23, 9, tzinfo=UTC)
-    file.write_text(render_audit_page(audit_report(), Currency("$"), PriceTable(), generated_at))
+    file.write_text(render_audit_page(audit_report(), generated_at))
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.set_default_timeout(DEADLINE_MS)
     try:

@@ -5,35 +5,42 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
-from placement_core import InvalidOptionError
-from rack_traffic.prices import PriceTable
-from rack_traffic.report.format import Currency
+from placement_core.audit import Severity
+from rack_traffic.report.format import Currency, percent
 from rackward.cli import options
-from rackward.cli.console import check_folder, print_json, stderr, stdout, write_page
-from rackward.cli.options import ClusterOptions
-from rackward.cli.render.group_audit import GROUP_JSON, report_json, show_report
-from rackward.cli.render.progress import step_reporter
-from rackward.groups.host_racks import HostRacks
-from rackward.groups.reader import (
-    ClusterReading,
-    read_cluster,
-    read_rates,
-    watch_rates,
-    with_min_isr,
+from rackward.cli.commands import single_command
+from rackward.cli.live import step_reporter
+from rackward.cli.options import ClusterOptions, PriceOptions
+from rackward.cli.output import (
+    NO_RACK,
+    check_folder,
+    escape_controls,
+    number,
+    print_json,
+    stderr,
+    stdout,
+    table,
+    write_page,
 )
-from rackward.groups.report import AuditReport, audit_cluster
-from rackward.units import matches_name
+from rackward.groups.audit import audit_cluster
+from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit
+from rackward.groups.next_steps import LedBy, NextStep, StepKind
+from rackward.groups.reading import DAY_SECONDS
+from rackward.units import format_bytes, format_count, format_list
 
-EPILOG = f"""
+EPILOG = """
 \b
 Examples:
   rackward audit --bootstrap-server kafka:9092
@@ -41,18 +48,18 @@ Examples:
   rackward audit --html audit.html             one page to send around
   rackward audit --prices prices.csv --json    for programs
 
-It reads, and changes nothing. Each group has three figures, as the share of partitions that are
-read in the rack of their member, and as cost per month:
+It is read-only. Each group has three figures, as the share of partitions that are read in the rack
+of their member, and as cost per month:
 
 \b
   now        its assignment and the leaders as they are, or followers where
              brokers have Kafka's RackAwareReplicaSelector
   assignor   with rackward's assignor, or led by rackward lead: the optimum of
-             all balanced assignments, with the same members and leaders
+             all balanced assignments, with the same members and leaders; in
+             parentheses if the group's assignor is fixed (new protocol,
+             Kafka Streams)
   + leaders  with leaders moved as well (rackward leaders plan); groups that
-             share topics are laid out together. Groups of the new protocol
-             and of Kafka Streams keep their assignment: their "assignor" is
-             in parentheses, as it is only what assigning by racks would reach
+             share topics are laid out together
 
 Below are the next steps: a line of the client's configuration, or a command. Brokers do not tell
 which library a client uses; it is known from the client id that most applications leave as it is.
@@ -63,34 +70,30 @@ logs and their sizes; Ctrl-C ends the measurement early. A cost with + has a par
 in addition: see client.rack, and --mapping.
 
 Needs Describe on the groups and their topics, and for log sizes on the cluster; DescribeConfigs on
-the cluster for the brokers' replica.selector.class. A group that cannot
-be read is a line with the reason.
+the cluster for the brokers' replica.selector.class. A group that cannot be read is a line with the
+reason.
 
 Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached or a
 GROUP that matches no group.
-
-\b
-JSON: {{schema_version: 1, command, cluster_id,
- racks: [{{rack, brokers}}], topics, partitions,
- replica_selectors: [{{class ("": not set, null: not readable), brokers}}],
- rates: {{watched_seconds (null: logs), unsized_partitions,
-         assumptions: [text]}}, currency,
- totals: {{now: READS, assignor: READS, layout: READS}},
- {GROUP_JSON}, assignor: READS, layout: READS,
-           assignor_usable, layout_proved,
-           findings: [{{reason, rack, count, why}}],
-           steps: [{{kind, text, lines: [text]}}]}}],
- faults: [text], findings: [{{severity, kind, subject, message}}]}}
-READS: {{off_rack, crossing_bytes_per_second, unknown_bytes_per_second,
- cost_per_month}}; null without figures
 """
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+MAX_GROUPS = 20
+"""Maximum number of groups on a terminal; pipes, JSON and the page have all."""
+MAX_STEPS = 10
+"""Maximum number of groups whose next step is shown on a terminal."""
+WIDE = 160
+"""From this width on, each group has one line."""
+
+UNKNOWN = "unknown"
+NO_GROUPS = "No consumer groups are visible; if there are any, grant this user Describe on them."
+
+app = single_command()
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, results=(AuditReport,))
 def audit(
     groups: options.GroupNames = None,
+    *,
     watch: Annotated[
         float | None,
         typer.Option(
@@ -98,93 +101,57 @@ def audit(
             metavar="SECONDS",
             min=1.0,
             max=86_400.0,
-            help="Measure for this time what groups read. Default: estimate it from the logs.",
+            help="Measure reads for this many seconds. Default: estimate them from the logs.",
         ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one page that works offline."),
     ] = None,
-    prices: options.Prices = None,
-    prices_properties: options.PricesProperties = None,
-    currency: options.CurrencySign = "$",
+    prices: PriceOptions,
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    cluster: ClusterOptions,
 ) -> None:
     """Show what consumer groups read across racks, what it costs, and what to do next."""
-    price_table = options.price_table(prices, prices_properties)
-    sign = Currency(options.currency_symbol(currency))
     if html is not None:
         check_folder("--html", html)
-    report = read_report(
-        ClusterOptions(bootstrap_server, command_config, timeout),
-        groups,
-        mapping,
-        price_table,
-        watch=watch,
-        best=True,
-    )
+    report = read_report(cluster, prices, groups, mapping, watch=watch, best=True)
     if html is not None:
-        from rackward.cli.render.audit_page import render_page
+        from rackward.cli.audit_page import render_page
 
-        size = write_page(html, render_page(report, sign, price_table, datetime.now(UTC)))
+        size = write_page(html, render_page(report, datetime.now(UTC)))
         sys.stderr.write(f"Wrote {html} ({size / 1e3:,.0f} kB)\n")
     if as_json:
-        print_json("audit", report_json(report, sign, price_table))
+        print_json("audit", report)
     elif html is None:
-        show_report(report, stdout(), sign, price_table)
+        show_report(report, stdout())
 
 
 def read_report(
     cluster: ClusterOptions,
+    prices: PriceOptions,
     groups: list[str] | None,
     mapping: str | None,
-    prices: PriceTable,
     *,
-    watch: float | None = None,
     best: bool,
+    watch: float | None = None,
 ) -> AuditReport:
-    """Read the cluster and return the audit of the groups that ``groups`` match.
-
-    ``best`` False leaves out all but what they read now. Raises RackwardError.
-    """
-    host_racks = HostRacks.parse_option("--mapping", mapping)
-    with step_reporter(stderr()) as progress:
+    """Return the audit of the groups that ``groups`` match; see `audit_cluster`."""
+    price_table, currency = prices.parse()
+    with step_reporter(stderr()) as progress, interrupted() as wait:
         progress("Connecting")
         with cluster.connect() as admin:
-            reading = read_cluster(admin, groups or ["*"], progress)
-            check_patterns(groups or (), reading)
-            if best:
-                reading = with_min_isr(admin, reading)
-            if watch is None:
-                rates, faults = read_rates(admin, reading, progress)
-            else:
-                with interrupted() as wait:
-                    rates, faults = watch_rates(admin, reading, watch, wait, progress)
-        reading = replace(reading, faults=tuple(dict.fromkeys([*reading.faults, *faults])))
-        return audit_cluster(
-            reading,
-            rates,
-            prices,
-            host_racks,
-            mapping=mapping,
-            best=best,
-            progress=progress,
-        )
-
-
-def check_patterns(patterns: Collection[str], reading: ClusterReading) -> None:
-    """Raise InvalidOptionError if a name or pattern matches no group of a cluster that was read
-    without a fault."""
-    for pattern in patterns:
-        found = any(matches_name(each.listed.id, pattern) for each in reading.groups)
-        if not found and not reading.faults:
-            raise InvalidOptionError(
-                f"{pattern}: the cluster has no such group, or this user may not describe it: "
-                f"check the name, or grant this user Describe on group {pattern}"
+            return audit_cluster(
+                admin,
+                groups or ("*",),
+                prices=price_table,
+                currency=currency.sign,
+                mapping=mapping,
+                best=best,
+                watch=watch,
+                wait=wait,
+                progress=progress,
             )
 
 
@@ -192,7 +159,7 @@ def check_patterns(patterns: Collection[str], reading: ClusterReading) -> None:
 def interrupted() -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits so many seconds, and returns whether Ctrl-C was pressed.
 
-    A second Ctrl-C ends the command as usual.
+    Ctrl-C ends the command as usual before the first wait, and if it is pressed again.
     """
     stop = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -201,8 +168,256 @@ def interrupted() -> Iterator[Callable[[float], bool]]:
         signal.signal(signal.SIGINT, before)
         stop.set()
 
-    signal.signal(signal.SIGINT, end)
+    def wait(seconds: float) -> bool:
+        signal.signal(signal.SIGINT, end)
+        return stop.wait(seconds)
+
     try:
-        yield stop.wait
+        yield wait
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# ---- The audit as tables: of 80 columns on a terminal, one line per group in pipes.
+
+
+def show_report(report: AuditReport, console: Console) -> None:
+    """Print the totals, the groups by cost, their next steps, and the assumptions."""
+    console.print(headline(report), style="bold")
+    if not report.groups:
+        console.print(NO_GROUPS)
+        _print_faults(report, console)
+        return
+    currency = Currency(report.currency)
+    for line in _total_lines(report, currency):
+        console.print(line)
+    console.print()
+    wide = console.width >= WIDE
+    shown = report.groups if wide else report.groups[:MAX_GROUPS]
+    console.print(_wide_table(shown, currency) if wide else _narrow_table(shown, currency))
+    if hidden := len(report.groups) - len(shown):
+        console.print(f"... and {format_count(hidden, 'more group')}: use --html or --json")
+    if any(map(is_hypothetical, shown)):
+        console.print("(...) hypothetical: the assignor is fixed, but leaders can move")
+    if not wide:
+        _print_steps(report, console)
+    console.print()
+    counts = Counter(finding.severity for finding in report.findings)
+    if counts:
+        texts = [f"{counts[each]:,} {each.value}" for each in Severity if counts[each]]
+        console.print(f"Findings of the layout: {', '.join(texts)}. See rackward placement check")
+    for line in report.rates.assumptions:
+        console.print(line)
+    _print_faults(report, console)
+
+
+def headline(report: AuditReport) -> str:
+    """Return the size of the cluster in one line."""
+    names = [NO_RACK if each.rack is None else each.rack for each in report.racks]
+    brokers = sum(each.brokers for each in report.racks)
+    return (
+        f"{format_count(len(report.groups), 'group')}, "
+        f"{format_count(report.partitions, 'partition')} of "
+        f"{format_count(report.topics, 'topic')}, {format_count(brokers, 'broker')} in "
+        f"{format_count(len(names), 'rack')} ({format_list(names)})"
+    )
+
+
+def _total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
+    now, after = report.totals.now, report.totals.layout
+    for name, reads in (("Read across racks:", now), ("After all steps:", after)):
+        if reads is not None:
+            yield (
+                f"{name:<18} {format_count(reads.off_rack, 'partition')}, "
+                f"{bytes_a_day(reads.crossing)} a day, {currency.text(reads.cost)} a month"
+            )
+    if now.unknown:
+        rackless = sum(bool(row.rackless_members) for row in report.groups)
+        senders = f" ({format_count(rackless, 'group')} without racks)" if rackless else ""
+        yield f"{'Unattributed:':<18} {bytes_a_day(now.unknown)} a day{senders}"
+
+
+def bytes_a_day(rate: float) -> str:
+    """Return a rate in bytes per second as bytes a day."""
+    return format_bytes(rate * DAY_SECONDS)
+
+
+def client_text(row: GroupAudit) -> str:
+    """Return the client of a group as far as it is known, and who assigns its partitions."""
+    if row.led_by is None:
+        return ""
+    protocol = row.protocol or "no assignor"
+    assignor = {
+        LedBy.BROKERS: f"new protocol, {protocol}",
+        LedBy.LEAD: f"{protocol}, led by rackward",
+        LedBy.RACKWARD: f"{protocol}, assigned by rackward",
+        LedBy.CLIENT: protocol,
+    }[row.led_by]
+    names = [UNKNOWN if each.library is None else each.library.value for each in row.libraries]
+    client = " + ".join(names) if names != [UNKNOWN] else "client unknown"
+    return f"{client}, {assignor}" if names else assignor
+
+
+def locality(row: GroupAudit, reads: CrossRackReads | None) -> str:
+    """Return the share of partitions that are not off-rack, or why it is not known."""
+    if reads is None or not row.partitions:
+        return ""
+    if row.unknown == row.partitions or row.rackless_members == row.members:
+        return UNKNOWN
+    share = percent(1 - reads.off_rack / row.partitions)
+    return f"({share})" if reads is row.assignor and is_hypothetical(row) else share
+
+
+def cost(row: GroupAudit, reads: CrossRackReads | None, currency: Currency) -> str:
+    """Return the cost per month; ``+`` if racks are unknown for a part of the traffic."""
+    if reads is None:
+        return ""
+    if reads.unknown and not reads.crossing and row.rackless_members:
+        return UNKNOWN
+    return currency.text(reads.cost) + ("+" if reads.unknown else "")
+
+
+def is_hypothetical(row: GroupAudit) -> bool:
+    """Return whether "assignor" is a known figure of an assignor that the group cannot have."""
+    known = row.unknown < row.partitions and row.rackless_members != row.members
+    return row.assignor is not None and not row.assignor_usable and known
+
+
+def notes(row: GroupAudit) -> Iterator[str]:
+    """Yield what is wrong with a group: why it has no figures, and topics that are missing."""
+    if row.reason is not None:
+        yield row.reason
+    if row.missing_topics:
+        topics = format_count(len(row.missing_topics), "topic")
+        yield f"missing, or without Describe: {topics} ({format_list(row.missing_topics)})"
+
+
+def title(row: GroupAudit) -> Text:
+    """Return a group's name, and below it its client, and the reason if it has no figures."""
+    shown = Text(escape_controls(row.group), style="bold")
+    if row.led_by is not None:
+        shown.append(f"\n{escape_controls(client_text(row))}", style="not bold dim")
+    for note in notes(row):
+        shown.append(f"\n{escape_controls(note)}", style="not bold yellow")
+    return shown
+
+
+FIGURES = ("now", "assignor", "+ leaders")
+
+
+def _narrow_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
+    shown = table(
+        Column("group\nclient, assignor", ratio=1, overflow="fold"),
+        *(number(f"{name}\na month") for name in FIGURES),
+        expand=True,
+    )
+    for row in rows:
+        figures = (row.now, row.assignor, row.layout)
+        cells = (f"{locality(row, each)}\n{cost(row, each, currency)}".strip() for each in figures)
+        shown.add_row(title(row), *cells)
+    return shown
+
+
+def _wide_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
+    shown = table(
+        *(Column(name, no_wrap=True) for name in ("group", "client, assignor")),
+        *map(number, ("members", "partitions")),
+        *(number(f"local {name}") for name in FIGURES),
+        *(number(f"a month {name}") for name in FIGURES),
+        Column("next step", no_wrap=True),
+    )
+    for row in rows:
+        figures = (row.now, row.assignor, row.layout)
+        remarks = list(notes(row))
+        counts = ["", ""]
+        if row.now is not None:
+            counts = [f"{row.members or 0:,}", f"{row.partitions:,}"]
+            remarks.append(
+                "; then ".join(f"{step.text}: {'; '.join(step.lines)}" for step in row.steps)
+                or "nothing"
+            )
+        cells = (
+            *(row.group, client_text(row), *counts),
+            *(locality(row, each) for each in figures),
+            *(cost(row, each, currency) for each in figures),
+            "; ".join(remarks),
+        )
+        shown.add_row(*map(escape_controls, cells))
+    return shown
+
+
+def _print_steps(report: AuditReport, console: Console) -> None:
+    """Print the steps of the groups; leaders last, once for groups that are laid out together."""
+    console.print()
+    rows = [row for row in report.groups if row.steps]
+    if not rows:
+        console.print("No step would make a group more local.")
+        return
+    console.print("Next steps", style="bold")
+    together: dict[NextStep, list[GroupAudit]] = {}
+    for row in rows[:MAX_STEPS]:
+        for step in row.steps:
+            if step.kind is StepKind.MOVE_LEADERS:
+                together.setdefault(step, []).append(row)
+            else:
+                _print_step(f"{row.group}: {step.text}", step, console)
+    for step, of_step in together.items():
+        then = "then " if any(len(row.steps) > 1 for row in of_step) else ""
+        names = format_list([row.group for row in of_step])
+        _print_step(f"{names}: {then}{step.text}", step, console)
+    if len(rows) > MAX_STEPS:
+        more = format_count(len(rows) - MAX_STEPS, "more group")
+        console.print(f"Steps for {more}: use --html or --json")
+
+
+def _print_step(heading: str, step: NextStep, console: Console) -> None:
+    console.print(escape_controls(heading))
+    for line in step.lines:
+        # Without wrapping, so that commands can be copied.
+        console.print(f"  {escape_controls(line)}", soft_wrap=True)
+
+
+def _print_faults(report: AuditReport, console: Console) -> None:
+    for fault in report.faults:
+        console.print(f"Not read: {fault}", style="yellow")
+
+
+# ---- `rackward groups list`.
+
+
+def show_groups(report: AuditReport, console: Console) -> None:
+    """Print a line for each group."""
+    if not report.groups:
+        console.print(NO_GROUPS)
+    else:
+        console.print(_list_table(report, wide=console.width >= WIDE))
+    _print_faults(report, console)
+
+
+def _list_table(report: AuditReport, *, wide: bool) -> Table:
+    currency = Currency(report.currency)
+    figures = ("members", "partitions", "off rack", "local", "across a day", "cost a month")
+    if wide:
+        shown = table(
+            *(Column(name, no_wrap=True) for name in ("group", "assignor")), *map(number, figures)
+        )
+    else:
+        figures = (
+            "mem-\nbers", "parti-\ntions", "off\nrack", "local", "across\na day", "cost\na month",
+        )  # fmt: skip
+        name = Column("group\nclient, assignor", ratio=1, overflow="fold")
+        shown = table(name, *map(number, figures), expand=True)
+    for row in report.groups:
+        cells: tuple[str, ...] = ()
+        if row.now is not None:
+            cells = (
+                f"{row.members or 0:,}",
+                f"{row.partitions:,}",
+                f"{row.now.off_rack:,}",
+                locality(row, row.now),
+                bytes_a_day(row.now.crossing),
+                cost(row, row.now, currency),
+            )
+        names = (row.group, "; ".join(notes(row)) or client_text(row)) if wide else (title(row),)
+        shown.add_row(*names, *cells)
+    return shown

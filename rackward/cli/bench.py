@@ -20,7 +20,8 @@ from rackward.bench.report import Report, insert_section, make_report
 from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
-from rackward.cli.console import check_folder, command_group, stderr, write_page
+from rackward.cli.commands import command_group
+from rackward.cli.output import check_folder, stderr, write_page
 from rackward.testing.kafka_jars import KAFKA_VERSION
 
 DEFAULT_FOLDER = Path("bench-results")
@@ -95,7 +96,7 @@ app = command_group("Measure bytes across racks of many assignors and clients, a
 def run_bench(
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="What is run, and how; see below."),
+        typer.Option("--config", metavar="FILE", help="Benchmark configuration; see below."),
     ] = None,
     short: Annotated[
         bool,

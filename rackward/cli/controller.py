@@ -12,8 +12,9 @@ from placement_core import InvalidOptionError, RackwardError
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer, load_placer
 from rackward.cli import options
-from rackward.cli.console import log_to_stderr
+from rackward.cli.commands import single_command
 from rackward.cli.options import read_config_file
+from rackward.cli.output import log_to_stderr
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig, read_config
 from rackward.rack_locators import load_locator
@@ -67,7 +68,7 @@ The configuration file (YAML, JSON or TOML); only "cluster" is required:
 Exit status: 2 error at the start (reason on stderr); 130 stopped with Ctrl-C.
 """
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = single_command()
 
 
 @app.command(epilog=EPILOG)

@@ -17,8 +17,9 @@ from rackward.bench.measured import Progress
 from rackward.bench.results import Options
 from rackward.bench.runner import BatchRunner
 from rackward.bench.sites import existing_site, log_folder, own_site
-from rackward.cli.console import check_folder
-from rackward.cli.render.demo import print_introduction, print_result, progress_on
+from rackward.cli.commands import single_command
+from rackward.cli.demo_output import print_introduction, print_result, progress_on
+from rackward.cli.output import check_folder
 from rackward.testing.cluster import DEFAULT_RACKS
 
 
@@ -43,7 +44,7 @@ form of the results of "rackward bench run". Bytes are integers, shares are betw
 """
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = single_command()
 
 
 @app.command(epilog=EPILOG)

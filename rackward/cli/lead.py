@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.table import Table
 
@@ -16,16 +17,18 @@ from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
 from rackward.cli import options
-from rackward.cli.console import (
+from rackward.cli.commands import single_command
+from rackward.cli.options import ClusterOptions, RunOptions
+from rackward.cli.output import (
     confirm,
-    escape_controls,
     log_to_stderr,
+    number,
     print_json_line,
     require_confirmation,
     stdout,
     table,
+    text,
 )
-from rackward.cli.options import ClusterOptions
 from rackward.groups.explain import explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups, is_stable
@@ -43,7 +46,7 @@ from rackward.lead import (
     parse_protocols,
 )
 from rackward.lead.led_group import JOINING, REBALANCING
-from rackward.units import parse_listen_address
+from rackward.units import format_count, parse_listen_address
 
 EPILOG = """
 \b
@@ -88,14 +91,10 @@ racks. Run two for availability: the second waits, and takes over. See docs/lead
 Runs until Ctrl-C. Exit status: 0 with --dry-run; 1 declined at the prompt; 2 error (reason on
 stderr); 130 stopped with Ctrl-C.
 
-\b
-JSON, one line per change of a group: {schema_version: 1, command,
- event: "status", group, state, reason, protocol, generation, members,
- partitions, off_rack, optimum, last_rebalance}
-With --dry-run: event "plan", and action instead of reason and last_rebalance
+With --json, a line for each change of a group: event status; with --dry-run, event plan.
 """
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = single_command()
 
 log = logging.getLogger("rackward.lead")
 
@@ -104,12 +103,41 @@ _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
 POLL_SECONDS = 0.5
 
 
-@app.command(epilog=EPILOG)
+class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A group: in the event ``status`` as it is led, in the event ``plan`` before it is.
+
+    state
+        ``none``: the group does not exist.
+    reason
+        Why it is not led; empty if it is.
+    off_rack, optimum
+        Its off-rack partitions now and at best; null if it is not stable or has no members.
+    last_rebalance
+        The time of the last one that was led.
+    action
+        What leading it would begin with; null in the event ``status``.
+    """
+
+    group: str
+    state: str
+    reason: str = ""
+    protocol: str
+    generation: int | None = None
+    members: int | None
+    partitions: int | None = None
+    off_rack: int | None = None
+    optimum: int | None = None
+    last_rebalance: str | None = None
+    action: str | None = None
+
+
+@app.command(epilog=EPILOG, results=(LeadRow,))
 def lead(
     groups: Annotated[
         list[str],
         typer.Argument(metavar="GROUP", help="Consumer groups; * matches any characters."),
     ],
+    *,
     protocol: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,12 +178,8 @@ def lead(
             help="Serve /health/live, /health/ready and /metrics for Prometheus.",
         ),
     ] = None,
-    yes: options.Yes = False,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    run: RunOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Assign the partitions of consumer groups by rack, whatever client they use."""
     removes = take_over is TakeOver.REMOVE
@@ -169,25 +193,27 @@ def lead(
     )
     address = None if health is None else parse_health("--health", health)
     if removes:
-        require_confirmation(yes, dry_run)
-    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+        require_confirmation(run)
     with cluster.connect() as admin:
-        if dry_run or removes:
-            rows = plan_rows(admin, match_groups(admin, groups), lead_options)
-            if as_json:
-                for row in rows:
-                    print_json_line("lead", "plan", row)
+        if run.dry_run or removes:
+            plans = plan_groups(admin, match_groups(admin, groups), lead_options)
+            if run.as_json:
+                for plan in plans:
+                    print_json_line("lead", "plan", plan)
             else:
-                stdout().print(_table(rows, "action"))
-            if dry_run:
+                stdout().print(_table(plans))
+            if run.dry_run:
                 return
-            confirm("Remove the leaders of these groups, so that they join again?", yes)
+            members = format_count(sum(bool(plan.members) for plan in plans), "member")
+            confirm(
+                f"Evict {members} of these groups? They rejoin at their next heartbeat", run.yes
+            )
     with (
         log_to_stderr("rackward"),
         GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
         nullcontext() if address is None else _health_port(*address, it),
     ):
-        _run(it, as_json=as_json)
+        show_status(it, as_json=run.as_json)
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -245,35 +271,34 @@ def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
         yield
 
 
-def plan_rows(
+def plan_groups(
     admin: AdminConnection, names: Sequence[str], lead_options: LeadOptions
-) -> list[dict[str, Any]]:
+) -> list[LeadRow]:
     """Return, for each group, its figures now and at best, and what leading it would begin with."""
     brokers = read_state(admin, (), reassignments=False).view.racks()
     found = find_groups(admin, brokers, names)
     selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
-    rows = []
+    plans = []
     for name in names:
         group = found.get(name)
-        row: dict[str, Any] = {
-            "group": name,
-            "state": "none" if group is None else group.state,
-            "protocol": "" if group is None else group.protocol,
-            "members": 0 if group is None else len(group.members),
-            "partitions": None,
-            "off_rack": None,
-            "optimum": None,
-            "action": _action(group, lead_options),
-        }
+        plan = LeadRow(
+            group=name,
+            state="none" if group is None else group.state,
+            protocol="" if group is None else group.protocol,
+            members=0 if group is None else len(group.members),
+            action=_action(group, lead_options),
+        )
         if group is not None and group.members and is_stable(group):
-            explanation = explain_live_group(
-                admin, group, lead_options.host_racks, selectors
-            ).explanation
-            row["partitions"] = explanation.partitions
-            row["off_rack"] = explanation.off_rack
-            row["optimum"] = explanation.optimum
-        rows.append(row)
-    return rows
+            explained = explain_live_group(admin, group, lead_options.host_racks, selectors)
+            explanation = explained.explanation
+            plan = msgspec.structs.replace(
+                plan,
+                partitions=explanation.partitions,
+                off_rack=explanation.off_rack,
+                optimum=explanation.optimum,
+            )
+        plans.append(plan)
+    return plans
 
 
 def _action(group: Group | None, lead_options: LeadOptions) -> str:
@@ -288,7 +313,7 @@ def _action(group: Group | None, lead_options: LeadOptions) -> str:
     return "join, remove its leader, and lead"
 
 
-def _run(leader: GroupLeader, as_json: bool) -> None:
+def show_status(leader: GroupLeader, as_json: bool) -> None:
     """Show the groups whenever they change, until a signal.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.
@@ -298,46 +323,41 @@ def _run(leader: GroupLeader, as_json: bool) -> None:
         status = leader.status()
         if status != shown:
             if as_json:
-                for each in set(status) - set(shown):
-                    print_json_line("lead", "status", status_fields(each))
+                for group in set(status) - set(shown):
+                    print_json_line("lead", "status", group_status(group))
             else:
-                stdout().print(_table([status_fields(each) for each in status], "reason"))
+                stdout().print(_table([group_status(group) for group in status]))
             shown = status
         if leader.failure is not None:
             raise leader.failure
         time.sleep(POLL_SECONDS)
 
 
-def status_fields(status: LeadStatus) -> dict[str, Any]:
-    """Return a status as fields of JSON."""
-    metrics = status.metrics
-    at = status.last_rebalance
-    return {
-        "group": status.group,
-        "state": status.state,
-        "reason": status.reason,
-        "protocol": metrics.protocol,
-        "generation": metrics.generation,
-        "members": metrics.members,
-        "partitions": metrics.partitions,
-        "off_rack": metrics.off_rack,
-        "optimum": metrics.optimum,
-        "last_rebalance": None if at is None else at.isoformat(timespec="seconds"),
-    }
+def group_status(status: LeadStatus) -> LeadRow:
+    """Return a status as the JSON of the command has it."""
+    metrics, at = status.metrics, status.last_rebalance
+    return LeadRow(
+        group=status.group,
+        state=status.state,
+        reason=status.reason,
+        protocol=metrics.protocol,
+        generation=metrics.generation,
+        members=metrics.members,
+        partitions=metrics.partitions,
+        off_rack=metrics.off_rack,
+        optimum=metrics.optimum,
+        last_rebalance=None if at is None else at.isoformat(timespec="seconds"),
+    )
 
 
-def _table(rows: Sequence[dict[str, Any]], last: str) -> Table:
-    shown = table()
-    for name in ("Group", "State", "Assignor"):
-        shown.add_column(name)
-    for name in ("Members", "Partitions", "Off-rack", "At best"):
-        shown.add_column(name, justify="right")
-    columns = ["group", "state", "protocol", "members", "partitions", "off_rack", "optimum"]
-    if last == "reason":
-        shown.add_column("Last rebalance")
-        columns.append("last_rebalance")
-    shown.add_column("Action" if last == "action" else "Note")
+def _table(rows: Sequence[LeadRow]) -> Table:
+    figures = map(number, ("Mem-\nbers", "Parti-\ntions", "Off-\nrack", "At\nbest"))
+    planned = any(row.action for row in rows)
+    last = ("Action",) if planned else ("Last rebalance", "Note")
+    shown = table("Group", "State", "Assignor", *figures, *last)
     for row in rows:
-        cells = ["-" if row[each] in (None, "") else str(row[each]) for each in columns]
-        shown.add_row(*(escape_controls(cell) for cell in (*cells, row[last])))
+        counts = (row.members, row.partitions, row.off_rack, row.optimum)
+        more = (row.action,) if planned else (row.last_rebalance, row.reason)
+        cells = (row.group, row.state, row.protocol, *counts, *more)
+        shown.add_row(*("-" if cell in (None, "") else text(cell) for cell in cells))
     return shown

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
@@ -21,7 +22,7 @@ except ImportError:
     sys.exit("The rackward command needs its extra: pip install 'rackward[cli]'")
 
 from placement_core import RackwardError
-from rackward.cli.console import escape_controls
+from rackward.cli.output import escape_controls
 from rackward.cli.settings import option_defaults, read_settings
 
 
@@ -100,7 +101,7 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
 
 
 EPILOG = """
@@ -181,8 +182,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def _stop(signum: int, _frame: FrameType | None) -> None:
     # A second Ctrl-C must not interrupt the clean-up.
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for handled in _SIGNALS:
+        signal.signal(handled, signal.SIG_IGN)
     sys.stderr.write("\nStopping and cleaning up ...\n")
     raise Stopped(signum)
 
@@ -228,13 +229,9 @@ def _report_thread(arguments: threading.ExceptHookArgs) -> None:
 
 
 def main() -> None:
-    """Run the command and exit.
-
-    Exit status: 0 success; 1 a negative result of the command; 2 error, with one line on stderr
-    (after its traceback, with --debug); 128 + number of a signal.
-    """
-    for each in _SIGNALS:
-        signal.signal(each, _stop)
+    """Run the command and exit with the status of `run`, or 128 + the number of a signal."""
+    for signum in _SIGNALS:
+        signal.signal(signum, _stop)
     threading.excepthook = _report_thread
     # Names may have characters that the encoding of stdout has not.
     cast("io.TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
@@ -243,23 +240,33 @@ def main() -> None:
     # kafka-python logs each failed attempt; the final error is reported below.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
-        status = app(standalone_mode=False)
+        sys.exit(run())
+    except Stopped as stopped:
+        sys.exit(128 + stopped.signum)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; None: that of the command line.
+
+    Return the exit status: 0 success; 1 a negative result of the command; 2 error, with one line
+    on stderr (after its traceback, with --debug).
+    """
+    try:
+        status = app(arguments, standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(status)
     except _UsageError as error:
         sys.stderr.write(_usage_error_text(error))
-        sys.exit(2)
+        return 2
     except BrokenPipeError:
         # The reader closed stdout.
         _discard_stdout()
-        sys.exit(1)
-    except Stopped as stopped:
-        sys.exit(128 + stopped.signum)
+        return 1
     except Exception as error:  # noqa: BLE001 - a traceback helps no operator
         if isinstance(error, OSError):
             _discard_stdout()
         _report(error)
-        sys.exit(2)
+        return 2
+    return int(status or 0)
 
 
 def _discard_stdout() -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the connection that they describe."""
+"""Options that several commands share, alone or as groups (`rackward.cli.commands`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from placement_core.locators import MetadataLocator, RackLocator
 from placement_core.placers import SimplePlacer, load_placer, parse_properties
 from placement_core.placers.round_robin import new_seed
 from rack_traffic.prices import PriceTable, load_prices
+from rack_traffic.report.format import Currency
 from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT
 from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
+from rackward.reassignment.plan import RackSource
 from rackward.topics.planner import PlacementOptions
 from rackward.units import matches_name, parse_bytes
 
 DEFAULT_TIMEOUT = TIMEOUT_SECONDS
+
+
+# ---- The cluster.
 
 BootstrapServer = Annotated[
     str | None,
@@ -55,383 +60,15 @@ Timeout = Annotated[
         help="Timeout for each operation on the cluster.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-EveryPartition = Annotated[
-    bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
-]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of a command that changes a cluster."""
-
-    yes: bool
-    dry_run: bool
-    as_json: bool
-    every_partition: bool = False
-
-
-# Consumers.
-
-RackMapping = Annotated[
-    str | None,
-    typer.Option(
-        "--mapping",
-        metavar="HOST=RACK,...",
-        envvar="RACKWARD_MAPPING",
-        help="Racks for members without client.rack, by host, IP address or CIDR block "
-        "(10.0.1.0/24=a).",
-    ),
-]
-
-GroupNames = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="GROUP",
-        help="Consumer groups; * matches any characters. Default: all groups.",
-        show_default=False,
-    ),
-]
-
-# Prices.
-
-Prices = Annotated[
-    str | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        envvar="RACKWARD_PRICES",
-        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
-        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
-        "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
-    ),
-]
-PricesProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--prices-properties",
-        metavar="KEY=VALUE,...",
-        envvar="RACKWARD_PRICES_PROPERTIES",
-        help="Properties of the plug-in that --prices names.",
-    ),
-]
-CurrencySign = Annotated[
-    str,
-    typer.Option(
-        "--currency",
-        metavar="SIGN",
-        envvar="RACKWARD_CURRENCY",
-        help="Currency of the prices, such as EUR.",
-    ),
-]
-_MAX_CURRENCY_LENGTH = 8
-
-
-def price_table(prices: str | None, properties: str | None = None) -> PriceTable:
-    """Return the price table of a file or a plug-in, or the default one.
-
-    Raise PriceTableError and InvalidOptionError.
-    """
-    if prices is None:
-        if properties is not None:
-            raise InvalidOptionError("--prices-properties without --prices: give the plug-in")
-        return PriceTable()
-    try:
-        return load_prices(prices, parse_properties(properties or ""))
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"--prices: {error}") from error
-
-
-def currency_symbol(text: str) -> str:
-    """Return the symbol of ``--currency``. Raises InvalidOptionError."""
-    symbol = text.strip()
-    if not 0 < len(symbol) <= _MAX_CURRENCY_LENGTH or not symbol.isprintable():
-        raise InvalidOptionError(
-            f"--currency {text!r}: give a symbol or code of at most {_MAX_CURRENCY_LENGTH} "
-            "characters, such as $ or EUR"
-        )
-    return symbol
-
-
-# Placement.
-
-AllowUnderReplicated = Annotated[
-    bool,
-    typer.Option(
-        "--allow-under-replicated",
-        help="If fewer brokers are live than the replication factor, but at least "
-        "min.insync.replicas, create the partitions with fewer replicas. rackward controller adds "
-        "the others.",
-    ),
-]
-IgnoreRacks = Annotated[
-    bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
-]
-RackLocatorName = Annotated[
-    str | None,
-    typer.Option(
-        "--rack-locator",
-        metavar="NAME",
-        envvar="RACKWARD_RACK_LOCATOR",
-        help="Source of the brokers' racks: metadata (broker.rack; the default), static, file, "
-        "command, or module:Class.",
-    ),
-]
-RackLocatorProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--rack-locator-properties",
-        metavar="KEY=VALUE,...",
-        envvar="RACKWARD_RACK_LOCATOR_PROPERTIES",
-        help="Properties of the rack locator: path=FILE for file, command=PROGRAM for command, "
-        "ID=RACK,... for static.",
-    ),
-]
-PlacementName = Annotated[
-    str | None,
-    typer.Option(
-        "--placement",
-        metavar="NAME",
-        help="Placement strategy: rack-alternating (the default), simple, multi-level (racks such "
-        "as /dc1/room2), like-topic, or module:Class.",
-    ),
-]
-PlacementProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--placement-properties",
-        metavar="KEY=VALUE,...",
-        help="Properties of the placement strategy.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        help="Random seed; the same seed gives the same layout.",
-    ),
-]
-Brokers = Annotated[
-    str | None,
-    typer.Option(
-        "--brokers",
-        metavar="ID,...",
-        help="Place replicas on these brokers only, such as 0,1,4-6. Default: all live brokers.",
-    ),
-]
-
-DEFAULT_PLACER = "rack-alternating"
-LIKE_TOPIC = "like-topic"
-_SEEDED_PLACERS = ("rack-alternating", "simple", "multi-level")
-
-
-def parse_placement(
-    *,
-    placement: str | None = None,
-    placement_properties: str | None = None,
-    like: str | None = None,
-    seed: int | None = None,
-    brokers: str | None = None,
-    ignore_racks: bool = False,
-    rack_locator: str | None = None,
-    rack_locator_properties: str | None = None,
-) -> PlacementOptions:
-    """Return the options of placement. A placer that takes a seed gets a random one by default.
-
-    Raises InvalidOptionError, which names the option, and what placers and locators raise for
-    properties that they do not have.
-    """
-    properties = _parse_properties("--placement-properties", placement_properties)
-    name = placement or (LIKE_TOPIC if like is not None else DEFAULT_PLACER)
-    if like is not None:
-        if name != LIKE_TOPIC:
-            raise InvalidOptionError(f"--like {like} and --placement {name}: give one of the two")
-        if properties.setdefault("topic", like) != like:
-            raise InvalidOptionError(
-                f"--like {like} and the property topic={properties['topic']}: give one of the two"
-            )
-    if seed is not None and properties.setdefault("seed", str(seed)) != str(seed):
-        raise InvalidOptionError(
-            f"--seed {seed} and the property seed={properties['seed']}: give one of the two"
-        )
-    random_seed = new_seed()
-    if name in _SEEDED_PLACERS:
-        properties.setdefault("seed", str(random_seed))
-    placer = load_placer(name, properties)
-    placer_seed = properties.get("seed")
-    return PlacementOptions(
-        name=name,
-        placer=placer,
-        fallback=SimplePlacer(seed=random_seed if seed is None else seed),
-        seed=int(placer_seed) if placer_seed is not None else None,
-        like=properties.get("topic") if name == LIKE_TOPIC else None,
-        locator=_parse_locator(rack_locator, rack_locator_properties, ignore_racks),
-        ignore_racks=ignore_racks,
-        brokers=None if brokers is None else parse_broker_ids("--brokers", brokers),
-    )
-
-
-def parse_broker_ids(option: str, text: str) -> frozenset[int]:
-    """Return the ids in ``"0,1,4-6"``. Raises InvalidOptionError, which names the option."""
-    ids: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
-        if match is None:
-            raise InvalidOptionError(
-                f"{option} {text}: {part.strip()!r} is not a broker id: write, for example, 0,1,4-6"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last <= first + 99_999:
-            raise InvalidOptionError(
-                f"{option} {text}: {part.strip()!r} is not a range of broker ids"
-            )
-        ids.update(range(first, last + 1))
-    return frozenset(ids)
-
-
-def parse_key_values(option: str, pairs: list[str]) -> dict[str, str]:
-    """Return ``["a=1", "b=2"]`` as a dict. Raises InvalidOptionError, which names the option."""
-    values: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InvalidOptionError(f"{option} {pair}: write {option} KEY=VALUE")
-        if key.strip() in values:
-            raise InvalidOptionError(f"{option} {key.strip()} is repeated: give it once")
-        values[key.strip()] = value.strip()
-    return values
-
-
-def _parse_locator(name: str | None, properties: str | None, ignore_racks: bool) -> RackLocator:
-    if name is None and properties is not None:
-        raise InvalidOptionError(
-            "--rack-locator-properties without --rack-locator: give the rack locator"
-        )
-    # A rack locator may come from the environment or a file of settings.
-    if name is None or ignore_racks:
-        return MetadataLocator()
-    return load_locator(name, _parse_properties("--rack-locator-properties", properties))
-
-
-def _parse_properties(option: str, text: str | None) -> dict[str, str]:
-    try:
-        return parse_properties(text or "")
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"{option}: {error}") from error
-
-
-# Batches of a plan.
-
-Throttle = Annotated[
-    str | None,
-    typer.Option(
-        "--throttle",
-        metavar="BYTES/s",
-        help="Replication throttle per broker and direction, such as 50MB. Default: no throttle.",
-    ),
-]
-BatchCount = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-count",
-        metavar="N",
-        min=1,
-        max=1_000_000,
-        help="Maximum number of partitions in a batch. Default: 100; 1000 for leaders.",
-    ),
-]
-BatchBytes = Annotated[
-    str | None,
-    typer.Option(
-        "--batch-bytes",
-        metavar="BYTES",
-        help="Maximum size of the data copied in a batch, such as 20GB. Default: no limit.",
-    ),
-]
-
-
-def parse_batch_limits(
-    throttle: str | None, batch_count: int | None, batch_bytes: str | None
-) -> BatchLimits:
-    """Return the options as values. Raises InvalidOptionError, which names the option."""
-    return BatchLimits(
-        partitions=batch_count,
-        bytes=None if batch_bytes is None else parse_bytes("--batch-bytes", batch_bytes),
-        throttle=None if throttle is None else parse_bytes("--throttle", throttle, rate=True),
-    )
-
-
-# Topics.
-
-Topics = Annotated[
-    str | None,
-    typer.Option(
-        "--topics",
-        metavar="NAME,...",
-        help="Only these topics; * matches any characters. Default: all topics.",
-    ),
-]
-Exclude = Annotated[
-    str | None,
-    typer.Option(
-        "--exclude", metavar="NAME,...", help="Exclude these topics; * matches any characters."
-    ),
-]
-
-
-def match_topics(
-    names: Collection[str], topics: str | None = None, exclude: str | None = None
-) -> frozenset[str]:
-    """Return those of ``names`` that ``--topics`` and ``--exclude`` select.
-
-    Raises InvalidOptionError, which names the option, if a name or pattern of ``topics`` matches
-    none of them, and if ``exclude`` leaves none.
-    """
-    chosen = frozenset(names) if topics is None else frozenset[str]()
-    for pattern in _split_patterns("--topics", topics):
-        matching = {name for name in names if matches_name(name, pattern)}
-        if not matching:
-            raise InvalidOptionError(
-                f"--topics {pattern}: the cluster has no such topic, or this user may not describe "
-                f"it: check the name, or grant this user Describe on {pattern}"
-            )
-        chosen |= matching
-    excluded = _split_patterns("--exclude", exclude)
-    left = frozenset(
-        name for name in chosen if not any(matches_name(name, pattern) for pattern in excluded)
-    )
-    if chosen and not left:
-        raise InvalidOptionError(f"--exclude {exclude}: no topic is left: exclude fewer")
-    return left
-
-
-def _split_patterns(option: str, text: str | None) -> list[str]:
-    if text is None:
-        return []
-    patterns = [part.strip() for part in text.split(",")]
-    if not all(patterns):
-        raise InvalidOptionError(f"{option} {text!r}: write names separated by single commas")
-    return patterns
-
-
-# ---- Connecting to the cluster that ``--bootstrap-server`` and ``--command-config`` name.
-
-_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
     """The options that name a cluster; ``bootstrap_server`` overrides the file's servers."""
 
-    bootstrap_server: str | None
-    command_config: Path | None
-    timeout: float
+    bootstrap_server: BootstrapServer = None
+    command_config: CommandConfig = None
+    timeout: Timeout = DEFAULT_TIMEOUT
 
     def connect(self) -> AdminConnection:
         """Return a connection, to be closed with ``with``.
@@ -448,6 +85,9 @@ class ClusterOptions:
     def properties(self) -> dict[str, object]:
         """Return the connection properties. Raises InvalidOptionError."""
         return connection_properties(self.bootstrap_server, self.command_config)
+
+
+_MAX_FILE_BYTES = 1 << 20
 
 
 def connection_properties(
@@ -482,3 +122,369 @@ def read_config_file(path: Path) -> dict[str, str]:
         return read_properties(text)
     except ConnectionPropertyError as error:
         raise InvalidOptionError(f"{option}: {error}") from error
+
+
+# ---- Output, and changes of a cluster.
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
+AllPartitions = Annotated[
+    bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of a command that changes a cluster."""
+
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
+    as_json: Json = False
+
+
+# ---- Consumer groups.
+
+RackMapping = Annotated[
+    str | None,
+    typer.Option(
+        "--mapping",
+        metavar="HOST=RACK,...",
+        envvar="RACKWARD_MAPPING",
+        help="Racks for members without client.rack, by host, IP address or CIDR block "
+        "(10.0.1.0/24=a).",
+    ),
+]
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="GROUP",
+        help="Consumer groups; * matches any characters. Default: all groups.",
+        show_default=False,
+    ),
+]
+
+# ---- Prices.
+
+Prices = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        envvar="RACKWARD_PRICES",
+        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
+        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
+        "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
+    ),
+]
+PricesProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--prices-properties",
+        metavar="KEY=VALUE,...",
+        envvar="RACKWARD_PRICES_PROPERTIES",
+        help="Properties of the plug-in that --prices names.",
+    ),
+]
+CurrencySign = Annotated[
+    str,
+    typer.Option(
+        "--currency",
+        metavar="SIGN",
+        envvar="RACKWARD_CURRENCY",
+        help="Currency of the prices, such as EUR.",
+    ),
+]
+_MAX_CURRENCY_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PriceOptions:
+    """The options for prices and their currency."""
+
+    prices: Prices = None
+    prices_properties: PricesProperties = None
+    currency: CurrencySign = "$"
+
+    def parse(self) -> tuple[PriceTable, Currency]:
+        """Return the table and the currency. Raises PriceTableError and InvalidOptionError."""
+        symbol = Currency(currency_symbol(self.currency))
+        return price_table(self.prices, self.prices_properties), symbol
+
+
+def price_table(prices: str | None, properties: str | None = None) -> PriceTable:
+    """Return the price table of a file or a plug-in, or the default one.
+
+    Raise PriceTableError and InvalidOptionError.
+    """
+    if prices is None:
+        if properties is not None:
+            raise InvalidOptionError("--prices-properties without --prices: give the plug-in")
+        return PriceTable()
+    try:
+        return load_prices(prices, parse_properties(properties or ""))
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"--prices: {error}") from error
+
+
+def currency_symbol(text: str) -> str:
+    """Return the symbol of ``--currency``. Raises InvalidOptionError."""
+    symbol = text.strip()
+    if not 0 < len(symbol) <= _MAX_CURRENCY_LENGTH or not symbol.isprintable():
+        raise InvalidOptionError(
+            f"--currency {text!r}: give a symbol or code of at most {_MAX_CURRENCY_LENGTH} "
+            "characters, such as $ or EUR"
+        )
+    return symbol
+
+
+# ---- Racks of brokers, and the placement of replicas.
+
+IgnoreRacks = Annotated[
+    bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
+]
+PlacementProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--placement-properties",
+        metavar="KEY=VALUE,...",
+        help="Properties of the placement strategy.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Random seed; the same seed gives the same layout.",
+    ),
+]
+Brokers = Annotated[
+    str | None,
+    typer.Option(
+        "--brokers",
+        metavar="ID,...",
+        help="Place replicas on these brokers only, such as 0,1,4-6. Default: all live brokers.",
+    ),
+]
+DEFAULT_PLACER = "rack-alternating"
+LIKE_TOPIC = "like-topic"
+_SEEDED_PLACERS = ("rack-alternating", "simple", "multi-level")
+
+
+@dataclass(frozen=True, slots=True)
+class LocatorOptions:
+    """The options for the source of the brokers' racks."""
+
+    rack_locator: Annotated[
+        str | None,
+        typer.Option(
+            "--rack-locator",
+            metavar="NAME",
+            envvar="RACKWARD_RACK_LOCATOR",
+            help="Source of the brokers' racks: metadata (broker.rack; the default), static, file, "
+            "command, or module:Class.",
+        ),
+    ] = None
+    rack_locator_properties: Annotated[
+        str | None,
+        typer.Option(
+            "--rack-locator-properties",
+            metavar="KEY=VALUE,...",
+            envvar="RACKWARD_RACK_LOCATOR_PROPERTIES",
+            help="Properties of the rack locator: path=FILE for file, command=PROGRAM for command, "
+            "ID=RACK,... for static.",
+        ),
+    ] = None
+
+    def locator(self, *, ignore_racks: bool = False) -> RackLocator:
+        """Return the locator. Raises InvalidOptionError, which names the option."""
+        if self.rack_locator is None and self.rack_locator_properties is not None:
+            raise InvalidOptionError(
+                "--rack-locator-properties without --rack-locator: give the rack locator"
+            )
+        # A rack locator may come from the environment or a file of settings.
+        if self.rack_locator is None or ignore_racks:
+            return MetadataLocator()
+        properties = _parse_properties("--rack-locator-properties", self.rack_locator_properties)
+        return load_locator(self.rack_locator, properties)
+
+    def source(self, *, ignore_racks: bool = False) -> RackSource:
+        """Return where the racks of a plan come from."""
+        if ignore_racks:
+            return RackSource.IGNORED
+        metadata = self.rack_locator in (None, "metadata")
+        return RackSource.METADATA if metadata else RackSource.LOCATOR
+
+
+def parse_placement(
+    locators: LocatorOptions = LocatorOptions(),
+    *,
+    placement: str | None = None,
+    placement_properties: str | None = None,
+    like: str | None = None,
+    seed: int | None = None,
+    brokers: str | None = None,
+    ignore_racks: bool = False,
+) -> PlacementOptions:
+    """Return the options of placement. A placer that takes a seed gets a random one by default.
+
+    Raises InvalidOptionError, which names the option, and what placers and locators raise for
+    properties that they do not have.
+    """
+    properties = _parse_properties("--placement-properties", placement_properties)
+    name = placement or (LIKE_TOPIC if like is not None else DEFAULT_PLACER)
+    if like is not None:
+        if name != LIKE_TOPIC:
+            raise InvalidOptionError(f"--like {like} and --placement {name}: give one of the two")
+        if properties.setdefault("topic", like) != like:
+            raise InvalidOptionError(
+                f"--like {like} and the property topic={properties['topic']}: give one of the two"
+            )
+    if seed is not None and properties.setdefault("seed", str(seed)) != str(seed):
+        raise InvalidOptionError(
+            f"--seed {seed} and the property seed={properties['seed']}: give one of the two"
+        )
+    random_seed = new_seed()
+    if name in _SEEDED_PLACERS:
+        properties.setdefault("seed", str(random_seed))
+    placer = load_placer(name, properties)
+    placer_seed = properties.get("seed")
+    return PlacementOptions(
+        name=name,
+        placer=placer,
+        fallback=SimplePlacer(seed=random_seed if seed is None else seed),
+        seed=int(placer_seed) if placer_seed is not None else None,
+        like=properties.get("topic") if name == LIKE_TOPIC else None,
+        locator=locators.locator(ignore_racks=ignore_racks),
+        ignore_racks=ignore_racks,
+        brokers=None if brokers is None else parse_broker_ids("--brokers", brokers),
+    )
+
+
+def parse_broker_ids(option: str, text: str) -> frozenset[int]:
+    """Return the ids in ``"0,1,4-6"``. Raises InvalidOptionError, which names the option."""
+    ids: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
+        if match is None:
+            raise InvalidOptionError(
+                f"{option} {text}: {part.strip()!r} is not a broker id: write, for example, 0,1,4-6"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last <= first + 99_999:
+            raise InvalidOptionError(
+                f"{option} {text}: {part.strip()!r} is not a range of broker ids"
+            )
+        ids.update(range(first, last + 1))
+    return frozenset(ids)
+
+
+def _parse_properties(option: str, text: str | None) -> dict[str, str]:
+    try:
+        return parse_properties(text or "")
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{option}: {error}") from error
+
+
+# ---- Batches of a plan.
+
+BatchCount = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-count",
+        metavar="N",
+        min=1,
+        max=1_000_000,
+        help="Maximum number of partitions in a batch. Default: 100; 1000 for leaders.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """The options for the batches in which a plan is executed."""
+
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES/s",
+            help="Replication throttle per broker and direction, such as 50MB. Default: no "
+            "throttle.",
+        ),
+    ] = None
+    batch_count: BatchCount = None
+    batch_bytes: Annotated[
+        str | None,
+        typer.Option(
+            "--batch-bytes",
+            metavar="BYTES",
+            help="Maximum size of the data copied in a batch, such as 20GB. Default: no limit.",
+        ),
+    ] = None
+
+    def limits(self) -> BatchLimits:
+        """Return the options as values. Raises InvalidOptionError, which names the option."""
+        size, rate = self.batch_bytes, self.throttle
+        return BatchLimits(
+            partitions=self.batch_count,
+            bytes=None if size is None else parse_bytes("--batch-bytes", size),
+            throttle=None if rate is None else parse_bytes("--throttle", rate, rate=True),
+        )
+
+
+# ---- Topics.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """The options that select topics."""
+
+    topics: Annotated[
+        str | None,
+        typer.Option(
+            "--topics",
+            metavar="NAME,...",
+            help="Only these topics; * matches any characters. Default: all topics.",
+        ),
+    ] = None
+    exclude: Annotated[
+        str | None,
+        typer.Option(
+            "--exclude", metavar="NAME,...", help="Exclude these topics; * matches any characters."
+        ),
+    ] = None
+
+    def match(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of ``names`` that the options select.
+
+        Raises InvalidOptionError, which names the option, if a name or pattern of ``topics``
+        matches none of them, and if ``exclude`` leaves none.
+        """
+        chosen = frozenset(names) if self.topics is None else frozenset[str]()
+        for pattern in _split_patterns("--topics", self.topics):
+            matching = {name for name in names if matches_name(name, pattern)}
+            if not matching:
+                raise InvalidOptionError(
+                    f"--topics {pattern}: the cluster has no such topic, or this user may not "
+                    f"describe it: check the name, or grant this user Describe on {pattern}"
+                )
+            chosen |= matching
+        excluded = _split_patterns("--exclude", self.exclude)
+        left = frozenset(
+            name for name in chosen if not any(matches_name(name, pattern) for pattern in excluded)
+        )
+        if chosen and not left:
+            raise InvalidOptionError(f"--exclude {self.exclude}: no topic is left: exclude fewer")
+        return left
+
+
+def _split_patterns(option: str, text: str | None) -> list[str]:
+    if text is None:
+        return []
+    patterns = [part.strip() for part in text.split(",")]
+    if not all(patterns):
+        raise InvalidOptionError(f"{option} {text!r}: write names separated by single commas")
+    return patterns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
+import msgspec
 import typer
 
 from assignors.rack_discovery import discover
@@ -19,7 +20,8 @@ from assignors.rack_discovery.resolve import (
 )
 from assignors.rack_discovery.sources import PLUGIN_GROUP
 from rackward.cli import options
-from rackward.cli.console import escape_controls, print_json, stderr
+from rackward.cli.commands import single_command
+from rackward.cli.output import escape_controls, print_json, stderr
 
 EPILOG = f"""
 \b
@@ -34,9 +36,6 @@ service.
 
 Exit status: 0 found; 1 not found (reason on stderr); 2 usage error (reason on stderr).
 
-\b
-JSON: {{schema_version: 1, command, rack, source,
- failures: [{{source, why}}], silent: [source, ...]}}
 """
 
 From = Annotated[
@@ -47,10 +46,30 @@ From = Annotated[
 ]
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+class SourceFailure(msgspec.Struct, frozen=True):
+    """A source that could not be read, and why."""
+
+    source: str
+    why: str
 
 
-@app.command(epilog=EPILOG)
+class FoundRack(msgspec.Struct, frozen=True):
+    """The rack of this host and its source, null if there is none.
+
+    failures, silent
+        The sources before it that could not be read, and those that have no rack.
+    """
+
+    rack: str | None
+    source: str | None
+    failures: list[SourceFailure]
+    silent: list[str]
+
+
+app = single_command()
+
+
+@app.command(epilog=EPILOG, results=(FoundRack,))
 def rack(name: From = None, as_json: options.Json = False) -> None:
     """Print the rack that a consumer on this host uses if its configuration has none.
 
@@ -60,17 +79,9 @@ def rack(name: From = None, as_json: options.Json = False) -> None:
     result = search(sources(os.environ) if name is None else [discover(name)])
     _print_sources(result)
     if as_json:
-        print_json(
-            "rack",
-            {
-                "rack": result.rack,
-                "source": result.source,
-                "failures": [
-                    {"source": source, "why": reason} for source, reason in result.failures.items()
-                ],
-                "silent": result.without_rack,
-            },
-        )
+        failures = [SourceFailure(source, reason) for source, reason in result.failures.items()]
+        found = FoundRack(result.rack, result.source, failures, list(result.without_rack))
+        print_json("rack", found)
     elif result.rack is not None:
         typer.echo(escape_controls(result.rack))
     if result.rack is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+import msgspec
+
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
-from assignors.model import Assignor
 from placement_core import (
     ClusterView,
     InvalidOptionError,
@@ -19,30 +18,33 @@ from placement_core import (
 )
 from placement_core.leaders import CurrentAssignment, plan_leaders
 from rackward.groups.host_racks import HostRacks
+from rackward.groups.next_steps import finding_text, remedy_advice
 from rackward.groups.readers import (
-    BALANCED_BY_TOPIC,
-    COOPERATIVE_STICKY,
-    RANGE,
     Reader,
     assigned_by_rackward,
     current_assignment,
     in_sync_racks,
     is_stable,
+    members_of,
     partition_readers,
     readers_by_id,
-    subscribed_topics,
+    reference_assignor,
+    reference_protocol,
     topics_read,
 )
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember
 
 
-@dataclass(frozen=True, slots=True)
-class RackLocality:
-    """Partitions of a group by rack (None: unknown).
+class RackLocality(msgspec.Struct, frozen=True):
+    """Partitions of a group by rack.
 
-    ``leaders`` are partitions led in the rack. ``reads`` are partitions assigned to the rack's
-    members, ``local`` those of them that they read in the rack.
+    rack
+        None: unknown.
+    leaders
+        Partitions that are led in the rack.
+    reads, local
+        Partitions assigned to the rack's members, and those of them that they read in the rack.
     """
 
     rack: str | None
@@ -52,15 +54,130 @@ class RackLocality:
     local: int
 
 
+class MemberLocality(msgspec.Struct, frozen=True):
+    """A member, its partitions, and those of them that it reads in its rack."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    rack: str | None
+    partitions: int
+    local: int
+
+
+class LeaderMoves(msgspec.Struct, frozen=True):
+    """Partitions whose leaders move to a rack, by topic."""
+
+    rack: str
+    partitions: Mapping[str, Sequence[int]]
+
+
+class RemedyRow(msgspec.Struct, frozen=True):
+    """A remedy as `assignors.explain.Remedy` describes it, in words and as values.
+
+    without_replica
+        The number of leaders to move that have no replica in their new rack.
+    """
+
+    kind: RemedyKind
+    text: str
+    off_rack_after: int | None
+    rack: str | None
+    count: int
+    members: Sequence[str]
+    topics: Sequence[str]
+    brokers: Sequence[int]
+    without_replica: int
+    moves: Sequence[LeaderMoves]
+
+
+class BetterMember(msgspec.Struct, frozen=True):
+    """A partition, and a member that could read it locally."""
+
+    topic: str
+    partition: int
+    member: str
+
+
+class FindingRow(msgspec.Struct, frozen=True):
+    """Partitions that are not read in their member's rack for the same reason.
+
+    off_rack
+        Whether they count as off-rack.
+    why
+        The reason in words.
+    rack
+        The rack of their leaders; None if it is unknown, or does not matter.
+    led, members_there, load, local
+        What that rack has: partitions that are led there, members, the partitions that these read
+        in the best assignment, and those among them that are led there.
+    """
+
+    reason: Reason
+    off_rack: bool
+    why: str
+    rack: str | None
+    count: int
+    led: int
+    members_there: int
+    load: int
+    local: int
+    members: Sequence[str]
+    partitions: Mapping[str, Sequence[int]]
+    better: Sequence[BetterMember]
+    remedies: Sequence[RemedyRow]
+
+
+class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The locality of a group now and at best, and why it is not better.
+
+    protocol, reference_assignor
+        The group's assignor, and rackward's that balances alike: the optimum is that assignor's.
+    leader, waiting
+        Ids of members of ``rackward lead``: the one that leads the group (None: another member
+        does), and those that wait.
+    local, off_rack, unknown, unread
+        Partitions that are read in their member's rack, in another one, from an unknown rack, and
+        by no member.
+    optimum
+        The fewest off-rack partitions of a balanced assignment.
+    uneven
+        Whether the assignment now is not balanced.
+    read_from_followers
+        Partitions that are read in another rack than their leader's.
+    racks
+        The unknown rack is last.
+    """
+
+    group: str
+    type: str
+    state: str
+    protocol: str
+    reference_assignor: str
+    leader: str | None
+    waiting: Sequence[str]
+    partitions: int
+    topics: int
+    local: int
+    off_rack: int
+    unknown: int
+    unread: int
+    optimum: int
+    uneven: bool
+    assigned_by_rackward: bool
+    read_from_followers: int
+    racks: Sequence[RackLocality]
+    members: Sequence[MemberLocality]
+    findings: Sequence[FindingRow]
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainedGroup:
     """A group and the explanation of its off-rack partitions.
 
     readers
         How each member reads, by member id.
-    reference
-        Name of rackward's assignor that balances as the group's assignor does. The optimum is
-        that assignor's.
     view
         The topics that the group reads, and no others.
     in_sync
@@ -69,80 +186,113 @@ class ExplainedGroup:
 
     group: Group
     readers: Mapping[str, Reader]
-    reference: str
     explanation: Explanation
     view: ClusterView
     in_sync: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
-    @property
-    def racks(self) -> dict[str, str | None]:
-        """Rack of each member, by member id; None: unknown."""
-        return {member: reader.rack for member, reader in self.readers.items()}
+    def summary(self) -> GroupExplanation:
+        """Return the explanation by rack, by member and by reason."""
+        group, explanation = self.group, self.explanation
+        current = _current_readers(group, self.readers)
+        leaders = _sources(self.view, current, {})
+        members = [self._member(member) for member in group.members]
+        sources = _sources(self.view, current, self.in_sync)
+        return GroupExplanation(
+            group=group.id,
+            type=group.type,
+            state=group.state,
+            protocol=group.protocol,
+            reference_assignor=reference_protocol(group),
+            leader=group.leader,
+            waiting=group.waiting,
+            partitions=explanation.partitions,
+            topics=len({tp.topic for tp in self.view.replicas}),
+            local=explanation.local,
+            off_rack=explanation.off_rack,
+            unknown=explanation.unknown,
+            unread=explanation.unread,
+            optimum=explanation.optimum,
+            uneven=explanation.uneven,
+            assigned_by_rackward=assigned_by_rackward(group),
+            read_from_followers=sum(
+                rack is not None and rack != leaders[tp] for tp, rack in sources.items()
+            ),
+            racks=self._racks(members),
+            members=members,
+            findings=[self._finding(finding) for finding in explanation.findings],
+        )
 
-    @property
-    def uses_rackward(self) -> bool:
-        """True if the group is assigned by the racks of leaders."""
-        return assigned_by_rackward(self.group)
-
-    @property
-    def rackless_members(self) -> int:
-        """Number of members whose rack is unknown."""
-        return sum(parse_rack(reader.rack) is None for reader in self.readers.values())
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The existing topics that the group reads, sorted."""
-        return tuple(sorted({tp.topic for tp in self.view.replicas}))
-
-    def local_partitions(self, member: GroupMember) -> int:
-        """Return how many of a member's partitions it reads in its rack."""
+    def _member(self, member: GroupMember) -> MemberLocality:
         reader = self.readers[member.id]
         rack = parse_rack(reader.rack)
-        if rack is None:
-            return 0
-        sources = _sources(self.view, dict.fromkeys(_assignment(member), reader), self.in_sync)
-        return sum(parse_rack(source) == rack for source in sources.values())
+        owned = [TopicPartition(t, n) for t, numbers in member.assignment.items() for n in numbers]
+        sources = _sources(self.view, dict.fromkeys(owned, reader), self.in_sync)
+        local = 0 if rack is None else sum(parse_rack(each) == rack for each in sources.values())
+        return MemberLocality(
+            id=member.id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            host=member.host,
+            rack=reader.rack,
+            partitions=len(owned),
+            local=local,
+        )
 
-    @property
-    def read_from_followers(self) -> int:
-        """Number of partitions that are read from another rack than their leader's."""
-        readers = _current_readers(self.group, self.readers)
-        leaders = _sources(self.view, readers, {})
-        sources = _sources(self.view, readers, self.in_sync)
-        return sum(rack is not None and rack != leaders[tp] for tp, rack in sources.items())
-
-    def locality_by_rack(self) -> list[RackLocality]:
-        """Return a row for each rack that has members or leaders; the unknown rack is last."""
+    def _racks(self, members: Sequence[MemberLocality]) -> list[RackLocality]:
         broker_racks = self.view.racks()
         leaders = Counter(
             None if (leader := self.view.leader(tp)) is None else broker_racks.get(leader)
             for tp in self.view.replicas
         )
         rows = []
-        racks = self.racks
         for rack in sorted(
-            {*leaders, *racks.values()}, key=lambda name: (name is None, name or "")
+            {*leaders, *(each.rack for each in members)},
+            key=lambda name: (name is None, name or ""),
         ):
-            members = [each for each in self.group.members if racks[each.id] == rack]
-            rows.append(
-                RackLocality(
-                    rack=rack,
-                    leaders=leaders[rack],
-                    members=len(members),
-                    reads=sum(len(list(_assignment(member))) for member in members),
-                    local=sum(map(self.local_partitions, members)),
-                )
-            )
+            there = [each for each in members if each.rack == rack]
+            reads, local = sum(each.partitions for each in there), sum(each.local for each in there)
+            rows.append(RackLocality(rack, leaders[rack], len(there), reads, local))
         return rows
 
-    def count_without_replica(self, remedy: Remedy) -> int:
-        """Return the number of leaders of ``remedy`` that have no replica in their new rack."""
+    def _finding(self, finding: LocalityFinding) -> FindingRow:
+        return FindingRow(
+            reason=finding.reason,
+            off_rack=finding.reason.off_rack,
+            why=finding_text(self.group, finding),
+            rack=finding.rack,
+            count=finding.count,
+            led=finding.leaders_in_rack,
+            members_there=finding.members_in_rack,
+            load=finding.load_in_rack,
+            local=finding.local_in_rack,
+            members=finding.members,
+            partitions=finding.partitions,
+            better=[
+                BetterMember(topic, number, member)
+                for (topic, number), member in finding.better_members.items()
+            ],
+            remedies=[self._remedy(remedy) for remedy in finding.remedies],
+        )
+
+    def _remedy(self, remedy: Remedy) -> RemedyRow:
         racks = self.view.racks()
-        return sum(
+        missing = sum(
             all(parse_rack(racks.get(b)) != parse_rack(rack) for b in self.view.replicas[tp])
             for rack, partitions in remedy.moves.items()
             for topic, numbers in partitions.items()
             for tp in (TopicPartition(topic, number) for number in numbers)
+        )
+        return RemedyRow(
+            kind=remedy.kind,
+            text=remedy_advice(self.group, remedy, missing),
+            off_rack_after=remedy.off_rack_after,
+            rack=remedy.rack,
+            count=remedy.count,
+            members=remedy.members,
+            topics=remedy.topics,
+            brokers=remedy.brokers,
+            without_replica=missing,
+            moves=[LeaderMoves(rack, partitions) for rack, partitions in remedy.moves.items()],
         )
 
 
@@ -171,23 +321,6 @@ def check_explainable(name: str, group: Group | None) -> Group:
             f"group {name} is rebalancing (state {group.state}): try again when it is stable"
         )
     return group
-
-
-def leader_advice(group: Group) -> str:
-    """Return why the group does not follow leaders that move, and what helps: a clause."""
-    plan = shlex.join(["rackward", "leaders", "plan", "--group", group.id])
-    protocol = group.protocol or "unknown"
-    if group.type != CLASSIC:
-        return (
-            f"the brokers assign its partitions ({protocol}), without regard to leaders: move "
-            f"leaders to its members with {plan}"
-        )
-    reference = reference_protocol(group)
-    lead = shlex.join(["rackward", "lead", group.id])
-    return (
-        f"its assignor ({protocol}) has no regard to leaders: use the assignor {reference}, or "
-        f"lead the group with {lead}, or move leaders to its members with {plan}"
-    )
 
 
 def explain_live_group(
@@ -250,7 +383,7 @@ def explain_group(
             explanation,
             findings=tuple(_possible_remedies(group, each, fit) for each in explanation.findings),
         )
-    return ExplainedGroup(group, readers, reference_protocol(group), explanation, view, in_sync)
+    return ExplainedGroup(group, readers, explanation, view, in_sync)
 
 
 def _current_readers(group: Group, readers: Mapping[str, Reader]) -> dict[TopicPartition, Reader]:
@@ -269,36 +402,6 @@ def _sources(
         for tp, reader in readers.items()
         if tp in leaders
     }
-
-
-def reference_protocol(group: Group) -> str:
-    """Return the name of rackward's assignor that balances as the group's assignor does."""
-    return RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
-
-
-def reference_assignor(group: Group) -> Assignor:
-    """Return that assignor, with its default options."""
-    if group.protocol in BALANCED_BY_TOPIC:
-        return LeaderRackAwareRange()
-    return LeaderRackAwareCooperativeSticky()
-
-
-def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
-    """Return the group's members as an assignor's input, with what they own.
-
-    ``racks`` are those of the members, by member id.
-    """
-    return [
-        Member(
-            id=member.id,
-            topics=subscribed_topics(group, member) | frozenset(member.assignment),
-            rack=racks[member.id],
-            instance_id=member.instance_id,
-            owned=member.assignment,
-            generation=0,
-        )
-        for member in group.members
-    ]
 
 
 def fit_leaders(view: ClusterView, assignment: CurrentAssignment, off_rack: int) -> Remedy | None:
@@ -344,9 +447,3 @@ def _possible_remedies(
     if fit is not None and finding.reason.off_rack and finding.reason is not Reason.RACKLESS_MEMBER:
         remedies.insert(1 if finding.reason.fixed_by_rebalance else 0, fit)
     return replace(finding, remedies=tuple(remedies))
-
-
-def _assignment(member: GroupMember) -> Iterator[TopicPartition]:
-    for topic, numbers in member.assignment.items():
-        for number in numbers:
-            yield TopicPartition(topic, number)

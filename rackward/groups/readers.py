@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
+from assignors.model import Assignor
 from placement_core import (
     LEADER_READING_PROTOCOLS,
     RACK_AWARE_SELECTOR,
@@ -44,7 +46,7 @@ class AssignmentKind(StrEnum):
     CURRENT = "current"
     """Members keep the partitions that they own."""
 
-    OURS = "ours"
+    REASSIGNED = "rackward"
     """Rackward's assignor assigns the partitions again, by the racks of their leaders."""
 
 
@@ -141,8 +143,8 @@ def assigned_by_rackward(group: Group) -> bool:
     By an assignor of rackward's, or by ``rackward lead``. Such a group follows when leaders move;
     any other group keeps its assignment.
     """
-    ours = group.protocol in OWN_PROTOCOLS or group.leader is not None
-    return group.type == CLASSIC and ours
+    by_rackward = group.protocol in OWN_PROTOCOLS or group.leader is not None
+    return group.type == CLASSIC and by_rackward
 
 
 def is_stable(group: Group) -> bool:
@@ -160,7 +162,7 @@ def readers_of_groups(
     demands: list[ConsumerDemand] = []
     assignments: list[CurrentAssignment] = []
     for group in groups:
-        follows = assigned_by_rackward(group) if kind is None else kind is AssignmentKind.OURS
+        follows = assigned_by_rackward(group) if kind is None else kind is AssignmentKind.REASSIGNED
         if follows:
             demands += demand_of_group(group, host_racks)
         elif is_stable(group):
@@ -276,6 +278,36 @@ def subscribed_topics(group: Group, member: GroupMember) -> frozenset[str]:
 def member_rack(member: GroupMember, host_racks: HostRacks) -> str | None:
     """Return the rack of a member: that of its subscription, else that of its host."""
     return host_racks.locate(member.rack, member.host)[0]
+
+
+def reference_protocol(group: Group) -> str:
+    """Return the name of rackward's assignor that balances as the group's assignor does."""
+    return RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
+
+
+def reference_assignor(group: Group) -> Assignor:
+    """Return that assignor, with its default options."""
+    if group.protocol in BALANCED_BY_TOPIC:
+        return LeaderRackAwareRange()
+    return LeaderRackAwareCooperativeSticky()
+
+
+def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
+    """Return the group's members as an assignor's input, with what they own.
+
+    ``racks`` are those of the members, by member id.
+    """
+    return [
+        Member(
+            id=member.id,
+            topics=subscribed_topics(group, member) | frozenset(member.assignment),
+            rack=racks[member.id],
+            instance_id=member.instance_id,
+            owned=member.assignment,
+            generation=0,
+        )
+        for member in group.members
+    ]
 
 
 def count_rackless_members(groups: Sequence[Group], host_racks: HostRacks) -> int:

@@ -270,11 +270,6 @@ def count_copies(moves: Iterable[Move]) -> int:
     return sum(len(move.adding) for move in moves)
 
 
-def count_removals(moves: Iterable[Move]) -> int:
-    """Return by how many the number of replicas falls, over the partitions that lose some."""
-    return sum(max(0, len(move.before) - len(move.after)) for move in moves)
-
-
 def count_leader_changes(moves: Iterable[Move]) -> int:
     """Return the number of partitions whose preferred leader changes."""
     return sum(move.before[:1] != move.after[:1] for move in moves)

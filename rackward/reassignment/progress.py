@@ -217,7 +217,7 @@ class StallDetector:
 # ---- Events and the result of carrying out a plan.
 #
 # The executor passes each event to an :data:`EventHandler`; the command line renders them as text
-# or JSON (:mod:`rackward.cli.render.progress`), where an event is named after its class.
+# or JSON (:mod:`rackward.cli.live`), where an event is named after its class.
 
 
 @dataclass(frozen=True, slots=True)

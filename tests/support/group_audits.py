@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rack_traffic.prices import PriceTable
+from rackward.groups.audit import audit_reading
+from rackward.groups.audit_report import AuditReport
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.rates import RateSource, ReadRates
-from rackward.groups.reader import ClusterReading, GroupReading
-from rackward.groups.report import AuditReport, audit_cluster
+from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka.groups import Group, GroupMember, ListedGroup
 from tests.support.simulated_cluster import cluster_state
 
@@ -38,7 +38,9 @@ def far_group(name: str, client_id: str, protocol: str, type: str = "classic") -
     return Group(name, type, "Stable", "consumer", protocol, 1, members)
 
 
-def audit_report(rates: ReadRates | None = None, *, best: bool = True) -> AuditReport:
+def audit_report(
+    rates: ReadRates | None = None, *, best: bool = True, prices: PriceTable | None = None
+) -> AuditReport:
     """Return an audit of six groups of one topic, one of a topic that is gone, and others."""
     groups = [
         far_group("billing", "consumer-billing-1", "range"),
@@ -69,16 +71,4 @@ def audit_report(rates: ReadRates | None = None, *, best: bool = True) -> AuditR
     ]
     rates = rates or ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6), unsized=3)
     reading = ClusterReading(STATE, tuple(readings), ("broker 5 cannot be reached",))
-    return audit_cluster(reading, rates, PriceTable(), HostRacks(), best=best)
-
-
-def watched(report: AuditReport) -> AuditReport:
-    """Return the report as if it had been measured for 90 s; half of the groups committed."""
-    sources = (RateSource.COMMITTED, RateSource.WRITTEN)
-    return replace(
-        report,
-        rates=replace(report.rates, watched_seconds=90.0),
-        groups=tuple(
-            replace(row, rate_source=sources[n % 2]) for n, row in enumerate(report.audited)
-        ),
-    )
+    return audit_reading(reading, rates, prices or PriceTable(), HostRacks(), best=best)

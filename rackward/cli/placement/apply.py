@@ -1,19 +1,21 @@
-"""``rackward placement apply``: execute a plan."""
+"""``rackward placement apply``: execute a plan, show its progress, and report the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
 from placement_core import InvalidOptionError, TopicPartition
 from rackward.cli import options
-from rackward.cli.console import confirm, print_json_line, require_confirmation, table_console
-from rackward.cli.options import ClusterOptions, RunOptions, parse_batch_limits
-from rackward.cli.render.plan import change_json, show_change
-from rackward.cli.render.progress import progress_reporter
+from rackward.cli.live import progress_reporter
+from rackward.cli.options import BatchOptions, ClusterOptions, RunOptions
+from rackward.cli.output import confirm, print_json_line, require_confirmation, table_console
+from rackward.cli.plan_output import ChangeResult, change_result, show_change
 from rackward.kafka import AdminError, ClusterState, read_state
 from rackward.reassignment import (
     ExecutionOptions,
@@ -47,15 +49,6 @@ ReassignmentFile = Annotated[
         "state that it was made for, so only its target is checked.",
     ),
 ]
-StallTimeout = Annotated[
-    float,
-    typer.Option(
-        "--stall-timeout",
-        metavar="SECONDS",
-        min=0.0,
-        help="Give up after this many seconds without progress.",
-    ),
-]
 Additional = Annotated[
     bool,
     typer.Option(
@@ -77,18 +70,76 @@ APPLY_STATUSES = """\
 Exit status: 0 success, verified; 1 the result differs from the plan, or declined at the prompt; 2
 error (reason on stderr); 130 interrupted with Ctrl-C."""
 
-APPLY_JSON = """\b
-JSON: a line for each event, {schema_version: 1, command, event, ...}:
- planned (the fields of plan's JSON, throttle_in_force: text or null),
- started, throttle_set, throttle_shared, broker_throttle_found, batch_started,
- progressed (number, batches, completed, partitions, bytes_copied, bytes,
- rate, seconds_left), partition_failed (topic, partition, reason),
- waiting_for_brokers, request_failed, leaders_elected, throttle_removed,
- throttle_not_removed, left_in_progress; the last one is finished {ok,
- dry_run, completed, failed: [{topic, partition, reason}], in_progress,
- out_of_sync, wrong_leader, throttle_leftovers,
- throttle_in_force: text or null}.
-"""
+APPLY_EVENTS = """With --json, a line for each event: planned, started, throttle_set, batch_started,
+progressed, partition_failed, waiting_for_brokers, throttle_removed and others; the last one is
+finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionRunOptions(RunOptions):
+    """The options of a command that executes a plan."""
+
+    stall_timeout: Annotated[
+        float,
+        typer.Option(
+            "--stall-timeout",
+            metavar="SECONDS",
+            min=0.0,
+            help="Give up after this many seconds without progress.",
+        ),
+    ] = DEFAULT_STALL_TIMEOUT
+    all_partitions: options.AllPartitions = False
+
+
+# ---- The first and the last line of the JSON.
+
+
+class PlannedRun(msgspec.Struct, frozen=True):
+    """What will be changed; ``throttle_in_force`` in words, null: none."""
+
+    dry_run: bool
+    throttle_in_force: str | None
+
+
+class PartitionProblem(msgspec.Struct, frozen=True):
+    """A partition that is not as planned."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class PartitionBrokers(msgspec.Struct, frozen=True):
+    """A partition with replicas on ``brokers`` that are not in sync."""
+
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+
+
+class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the cluster at the end of a run.
+
+    completed
+        The number of partitions with the intended replicas.
+    failed
+        The others; the cluster is still reassigning those ``in_progress``.
+    throttle_leftovers
+        What is left of the run's throttle, in words.
+    """
+
+    dry_run: bool = False
+    ok: bool
+    completed: int
+    failed: list[PartitionProblem]
+    in_progress: tuple[TopicPartition, ...]
+    out_of_sync: list[PartitionBrokers]
+    wrong_leader: list[PartitionProblem]
+    throttle_leftovers: tuple[str, ...]
+    throttle_in_force: str | None
+
+
+RESULTS = (PlannedRun, ChangeResult, FinishedRun)
 
 
 def check_one_source(plan: str | None, reassignment_file: str | None) -> None:
@@ -101,7 +152,7 @@ def run_plan(
     command: str,
     whole: PlannedChange,
     cluster: LiveCluster,
-    options: RunOptions,
+    options: ExecutionRunOptions,
     check: Callable[[ClusterState], None],
     execution: ExecutionOptions,
     *,
@@ -115,9 +166,10 @@ def run_plan(
     """
     prepared = prepare_run(whole, cluster, check, execution)
     console = table_console(options.as_json)
-    change = prepared.change
-    if change.moves:
-        show_change(change, console, every_partition=options.every_partition)
+    change = change_result(prepared.change)
+    if change.partitions:
+        racks = prepared.change.view.racks()
+        show_change(change, racks, console, all_partitions=options.all_partitions)
     if prepared.completed:
         console.print(f"Already as planned: {format_count(prepared.completed, 'partition')}.")
     if prepared.in_progress:
@@ -126,17 +178,13 @@ def run_plan(
     if in_force is not None:
         _print_throttle(in_force, console)
     if options.as_json:
-        fields = {
-            "dry_run": options.dry_run,
-            **change_json(change),
-            "throttle_in_force": in_force,
-        }
-        print_json_line(command, "planned", fields)
+        planned = PlannedRun(options.dry_run, in_force)
+        print_json_line(command, "planned", planned, change)
     if options.dry_run:
         console.print("Dry run: nothing was changed.")
         return
-    if change.moves:
-        confirm(f"Change {format_count(len(change.moves), 'partition')}?", options.yes)
+    if change.partitions:
+        confirm(f"Change {format_count(len(change.partitions), 'partition')}?", options.yes)
     with progress_reporter(command, console, source, options.as_json) as emit:
         result = Executor(whole.moves, whole.sizes, cluster, execution, emit).run()
     print_result(command, result, console, options.as_json, "as planned", cluster.throttle)
@@ -169,8 +217,17 @@ def print_result(
     except AdminError as error:
         in_force = f"not known ({error})"
     if as_json:
-        fields = {"dry_run": False, **_result_json(result), "throttle_in_force": in_force}
-        print_json_line(command, "finished", fields)
+        finished = FinishedRun(
+            ok=result.ok,
+            completed=result.completed,
+            failed=_problems(result.failed),
+            in_progress=result.in_progress,
+            out_of_sync=[PartitionBrokers(*tp, ids) for tp, ids in result.out_of_sync.items()],
+            wrong_leader=_problems(result.wrong_leader),
+            throttle_leftovers=result.throttle_leftovers,
+            throttle_in_force=in_force,
+        )
+        print_json_line(command, "finished", finished)
     completed = format_count(result.completed, "partition")
     if result.ok:
         parts = [f"{completed} {state}", "all replicas in sync"] if result.completed else []
@@ -200,26 +257,8 @@ def _print_problems(problems: Mapping[TopicPartition, str], console: Console) ->
         console.print(f"  ... and {len(problems) - MAX_LISTED_PARTITIONS:,} more")
 
 
-def _result_json(result: ExecutionResult) -> dict[str, Any]:
-    return {
-        "ok": result.ok,
-        "completed": result.completed,
-        "failed": _reasons_json(result.failed),
-        "in_progress": [list(tp) for tp in result.in_progress],
-        "out_of_sync": [
-            {"topic": topic, "partition": number, "brokers": list(brokers)}
-            for (topic, number), brokers in result.out_of_sync.items()
-        ],
-        "wrong_leader": _reasons_json(result.wrong_leader),
-        "throttle_leftovers": list(result.throttle_leftovers),
-    }
-
-
-def _reasons_json(reasons: Mapping[TopicPartition, str]) -> list[dict[str, Any]]:
-    return [
-        {"topic": topic, "partition": number, "reason": reason}
-        for (topic, number), reason in reasons.items()
-    ]
+def _problems(reasons: Mapping[TopicPartition, str]) -> list[PartitionProblem]:
+    return [PartitionProblem(*tp, reason) for tp, reason in reasons.items()]
 
 
 EPILOG = f"""
@@ -232,26 +271,20 @@ Examples:
 plan again to resume, or cancel it with placement cancel. After a kill -9 the throttle is still set,
 and apply needs --adopt-throttle.
 
-{APPLY_JSON}"""
+{APPLY_EVENTS}
+"""
 COMMAND = "placement apply"
 
 
 def apply(
     plan: OptionalPlanArgument = None,
+    *,
     reassignment_json_file: ReassignmentFile = None,
-    throttle: options.Throttle = None,
-    batch_count: options.BatchCount = None,
-    batch_bytes: options.BatchBytes = None,
-    stall_timeout: StallTimeout = DEFAULT_STALL_TIMEOUT,
+    batches: BatchOptions,
     additional: Additional = False,
     adopt_throttle: AdoptThrottle = False,
-    every_partition: options.EveryPartition = False,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    run: ExecutionRunOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Execute a plan in batches, with a throttle, and verify the result.
 
@@ -260,10 +293,8 @@ def apply(
     apply --adopt-throttle, cancel or throttle --remove removes it.
     """
     check_one_source(plan, reassignment_json_file)
-    require_confirmation(yes, dry_run, plan or reassignment_json_file)
-    overrides = parse_batch_limits(throttle, batch_count, batch_bytes)
-    run_options = RunOptions(yes, dry_run, as_json, every_partition)
-    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
+    require_confirmation(run, plan or reassignment_json_file)
+    overrides = batches.limits()
     loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
     target = {} if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
 
@@ -288,8 +319,8 @@ def apply(
             COMMAND,
             change,
             LiveCluster(admin),
-            run_options,
+            run,
             check,
-            ExecutionOptions(limits, stall_timeout, adopt_throttle, additional),
+            ExecutionOptions(limits, run.stall_timeout, adopt_throttle, additional),
             source=source,
         )

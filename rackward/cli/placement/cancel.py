@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from placement_core import InvalidOptionError
-from rackward.cli import options
-from rackward.cli.console import (
+from rackward.cli.live import progress_reporter
+from rackward.cli.options import ClusterOptions, RunOptions
+from rackward.cli.output import (
     confirm,
+    number,
     print_json_line,
     require_confirmation,
     table,
     table_console,
 )
-from rackward.cli.options import ClusterOptions, RunOptions
 from rackward.cli.placement.apply import (
     MAX_LISTED_PARTITIONS,
+    FinishedRun,
     OptionalPlanArgument,
+    PlannedRun,
     print_result,
 )
-from rackward.cli.render.plan import replicas_text
-from rackward.cli.render.progress import progress_reporter
+from rackward.cli.plan_output import PartitionMove, replicas_text
 from rackward.kafka import ClusterState, read_reassignments, read_state
 from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
@@ -46,19 +49,26 @@ of rackward left behind is removed, also if nothing is in progress.
 Exit status: 0 success, verified; 1 the result differs from the former state, or declined at the
 prompt; 2 error (reason on stderr); 130 interrupted with Ctrl-C.
 
-\b
-JSON: a line for each event, {schema_version: 1, command, event, ...}: planned
- {dry_run, others, partitions: [{topic, partition, before: [broker], after:
- [broker]}], throttle_in_force}, reassignments_cancelled, partition_failed,
- throttle_removed, throttle_not_removed; the last one is finished {ok,
- completed, failed, out_of_sync, throttle_leftovers, throttle_in_force}.
+With --json, a line for each event: planned, reassignments_cancelled, partition_failed,
+throttle_removed, throttle_not_removed; the last one is finished.
 """
 
 COMMAND = "placement cancel"
 
 
+class PlannedCancellation(msgspec.Struct, frozen=True):
+    """The replicas to restore; ``others``: reassignments that are not cancelled."""
+
+    others: int
+    partitions: list[PartitionMove]
+
+
+RESULTS = (PlannedRun, PlannedCancellation, FinishedRun)
+
+
 def cancel(
     plan: OptionalPlanArgument = None,
+    *,
     reassignment_json_file: Annotated[
         str | None,
         typer.Option(
@@ -67,12 +77,8 @@ def cancel(
             help="Instead of PLAN: a JSON file of kafka-reassign-partitions.",
         ),
     ] = None,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    run: RunOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Cancel reassignments in progress, and remove their throttle.
 
@@ -81,10 +87,10 @@ def cancel(
     """
     if plan is not None and reassignment_json_file is not None:
         raise InvalidOptionError("PLAN and --reassignment-json-file: give one of the two")
-    require_confirmation(yes, dry_run, plan or reassignment_json_file)
+    require_confirmation(run, plan or reassignment_json_file)
     loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT, "cancel")
     target = None if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+    with cluster.connect() as admin:
         reassignments = read_reassignments(admin)
         if loaded is not None:
             state = read_state(admin, {move.partition.topic for move in loaded.moves})
@@ -96,7 +102,7 @@ def cancel(
         else:
             state = read_state(admin, {tp.topic for tp in reassignments})
             cancellation = Cancellation.of_all(reassignments, state)
-        _run(cancellation, state, LiveCluster(admin), RunOptions(yes, dry_run, as_json))
+        _run(cancellation, state, LiveCluster(admin), run)
 
 
 def _run(
@@ -107,12 +113,12 @@ def _run(
     in_force, throttled = settings.summary, bool(settings.default.markers)
     _show(cancellation, state, console, in_force, throttled=throttled)
     if options.as_json:
-        fields = {
-            "dry_run": options.dry_run,
-            **_cancellation_json(cancellation),
-            "throttle_in_force": in_force,
-        }
-        print_json_line(COMMAND, "planned", fields)
+        moves = cancellation.moves.items()
+        planned = PlannedCancellation(
+            len(cancellation.others),
+            [PartitionMove(*tp, move.before, move.after) for tp, move in moves],
+        )
+        print_json_line(COMMAND, "planned", PlannedRun(options.dry_run, in_force), planned)
     if options.dry_run:
         console.print("Dry run: nothing was changed.")
         return
@@ -153,28 +159,9 @@ def _show(
 
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:
     racks = state.view.racks()
-    rows = table()
-    rows.add_column("topic", overflow="fold")
-    rows.add_column("parti-\ntion", justify="right")
-    rows.add_column("cancelled\ntarget")
-    rows.add_column("restored\nreplicas")
+    rows = table("topic", number("parti-\ntion"), "cancelled\ntarget", "restored\nreplicas")
     for tp, move in list(cancellation.moves.items())[:MAX_LISTED_PARTITIONS]:
         in_progress = tp in cancellation.in_progress
         target = replicas_text(move.before, racks) if in_progress else "(order only)"
         rows.add_row(tp.topic, str(tp.partition), target, replicas_text(move.after, racks))
     return rows
-
-
-def _cancellation_json(cancellation: Cancellation) -> dict[str, Any]:
-    return {
-        "others": len(cancellation.others),
-        "partitions": [
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "before": list(move.before),
-                "after": list(move.after),
-            }
-            for tp, move in cancellation.moves.items()
-        ],
-    }

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from placement_core import InvalidOptionError
 from rackward.cli import options
-from rackward.cli.console import stderr
+from rackward.cli.live import step_reporter
 from rackward.cli.options import (
+    BatchOptions,
     ClusterOptions,
-    match_topics,
-    parse_batch_limits,
+    LocatorOptions,
+    TopicOptions,
     parse_broker_ids,
     parse_placement,
 )
-from rackward.cli.render.plan import PLAN_JSON, Format, Output, PlanFormat, check_output, write_plan
-from rackward.cli.render.progress import step_reporter
+from rackward.cli.output import stderr
+from rackward.cli.plan_output import ChangeResult, PlanFile, PlanOutput, format_now, write_plan
 from rackward.kafka import ClusterState, read_state
-from rackward.reassignment import PlanKind, RackSource
+from rackward.reassignment import PlanKind
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import (
     ReassignmentRequest,
@@ -31,7 +31,7 @@ from rackward.reassignment.planner import (
 )
 from rackward.reassignment.run_plan import read_leader_sizes
 
-EPILOG = f"""
+EPILOG = """
 \b
 Examples:
   rackward placement plan -o plan.json
@@ -42,13 +42,14 @@ Without --even, --drain or --replication-factor, the plan repairs violations of 
 leaves everything else unchanged. The cluster is changed by rackward placement apply only.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
-
-\b
-{PLAN_JSON}
 """
 
 
+RESULTS = (PlanFile, ChangeResult)
+
+
 def plan(
+    *,
     replication_factor: Annotated[
         int | None,
         typer.Option(
@@ -69,8 +70,7 @@ def plan(
             help="Move all replicas of these topics off these brokers, which may be down.",
         ),
     ] = None,
-    topics: options.Topics = None,
-    exclude: options.Exclude = None,
+    topics: TopicOptions,
     even: Annotated[
         bool,
         typer.Option(
@@ -99,18 +99,10 @@ def plan(
         ),
     ] = False,
     ignore_racks: options.IgnoreRacks = False,
-    rack_locator: options.RackLocatorName = None,
-    rack_locator_properties: options.RackLocatorProperties = None,
-    throttle: options.Throttle = None,
-    batch_count: options.BatchCount = None,
-    batch_bytes: options.BatchBytes = None,
-    output: Output = None,
-    format: Format = PlanFormat.RACKWARD,
-    every_partition: options.EveryPartition = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    locators: LocatorOptions,
+    batches: BatchOptions,
+    written: PlanOutput,
+    cluster: ClusterOptions,
 ) -> None:
     """Plan the reassignment with the fewest copies to a layout that keeps the rack rules.
 
@@ -119,25 +111,21 @@ def plan(
     strategy chooses the brokers of missing replicas.
     """
     placing = parse_placement(
+        locators,
         placement=placement,
         placement_properties=placement_properties,
         seed=seed,
         ignore_racks=ignore_racks,
-        rack_locator=rack_locator,
-        rack_locator_properties=rack_locator_properties,
     )
-    check_output(output, format, as_json)
+    written.check()
     _check_options(placement, placement_properties, seed, from_scratch, even)
     drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
-    limits = parse_batch_limits(throttle, batch_count, batch_bytes)
-    with (
-        step_reporter(stderr()) as progress,
-        ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin,
-    ):
+    limits = batches.limits()
+    with step_reporter(stderr()) as progress, cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
         request = ReassignmentRequest(
-            topics=_topics_to_change(state, topics, exclude, replication_factor),
+            topics=_topics_to_change(state, topics, replication_factor),
             replication_factor=replication_factor,
             drain=drained,
             even=even,
@@ -161,14 +149,14 @@ def plan(
         options={
             "replication_factor": replication_factor,
             "drain": sorted(drained),
-            "topics": topics,
-            "exclude": exclude,
+            "topics": topics.topics,
+            "exclude": topics.exclude,
             "even": even,
             "placement": placement,
             "seed": placing.seed if placement is not None else None,
             "from_scratch": from_scratch,
         },
-        rack_source=rack_source(rack_locator, ignore_racks=ignore_racks),
+        rack_source=locators.source(ignore_racks=ignore_racks),
         sizes=sizes,
         limits=limits,
     )
@@ -176,35 +164,20 @@ def plan(
         "placement plan",
         built,
         view,
-        output,
-        format,
-        every_partition=every_partition,
-        as_json=as_json,
+        written,
         topics=request.topics,
         notes=rackless_notes(request, view),
     )
 
 
-def format_now() -> str:
-    """Return the time, in UTC, in the format of plan files."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rack_source(rack_locator: str | None, *, ignore_racks: bool) -> RackSource:
-    """Return where the racks of a plan come from."""
-    if ignore_racks:
-        return RackSource.IGNORED
-    return RackSource.METADATA if rack_locator in (None, "metadata") else RackSource.LOCATOR
-
-
 def _topics_to_change(
-    state: ClusterState, topics: str | None, exclude: str | None, factor: int | None
+    state: ClusterState, topics: TopicOptions, factor: int | None
 ) -> frozenset[str]:
     """Return the topics of the plan; a new replication factor leaves out internal ones."""
     names = state.topics
-    if factor is not None and topics is None:
+    if factor is not None and topics.topics is None:
         names = tuple(topic for topic in names if topic not in state.internal)
-    return match_topics(names, topics, exclude)
+    return topics.match(names)
 
 
 def _check_options(

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 import typer
 
 from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
 from rackward.cli import options
-from rackward.cli.console import print_json, stderr, stdout
 from rackward.cli.options import ClusterOptions, parse_broker_ids
-from rackward.cli.render.topics import MAX_LISTED_PARTITIONS, show_replica_lists
+from rackward.cli.output import print_json, stderr, stdout
+from rackward.cli.topics import MAX_LISTED_PARTITIONS, show_replica_lists
 from rackward.kafka import read_state
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
 from rackward.reassignment.plan import STDIO, to_kafka_json, write_text
@@ -35,13 +36,23 @@ exist with the same number of partitions, for placement apply.
 
 Exit status: 0 success; 2 error (reason on stderr).
 
-\b
-JSON: {schema_version: 1, command, service, partitions, replication_factor,
- replicas: {partition: [broker, ...]}}
 """
 
 
+class Suggestion(msgspec.Struct, frozen=True):
+    """A layout; ``replicas`` are by partition."""
+
+    service: str
+    partitions: int
+    replication_factor: int
+    replicas: dict[int, tuple[int, ...]]
+
+
+RESULTS = (Suggestion,)
+
+
 def suggest(
+    *,
     partitions: Annotated[
         int,
         typer.Option(
@@ -113,11 +124,9 @@ def suggest(
             help="TLS: the client's private key. Default: the key in --cert-file.",
         ),
     ] = None,
-    every_partition: options.EveryPartition = False,
+    all_partitions: options.AllPartitions = False,
     as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    cluster: ClusterOptions,
 ) -> None:
     """Show where a placement service would place the replicas of a topic.
 
@@ -126,7 +135,6 @@ def suggest(
     """
     _check_output(topic, output, as_json)
     tls = _parse_tls(ca_file, cert_file, key_file)
-    cluster = ClusterOptions(bootstrap_server, command_config, timeout)
     racks = _read_racks(cluster, topic, partitions)
     rows = create_replica_placement(
         service,
@@ -134,22 +142,17 @@ def suggest(
         replication_factor,
         force_simple_placement=force_simple,
         broker_ids=() if brokers is None else parse_broker_ids("--brokers", brokers),
-        timeout=timeout,
+        timeout=cluster.timeout,
         tls=tls,
     )
     if as_json:
-        fields = {
-            "service": service,
-            "partitions": len(rows),
-            "replication_factor": len(rows[0]),
-            "replicas": {str(number): list(row) for number, row in enumerate(rows)},
-        }
-        print_json("placement suggest", fields)
+        replicas = dict(enumerate(rows))
+        print_json("placement suggest", Suggestion(service, len(rows), len(rows[0]), replicas))
     else:
         console = stderr() if output == STDIO else stdout()
-        replicas = format_count(replication_factor, "replica")
-        console.print(f"{format_count(partitions, 'partition')}, {replicas}", style="bold")
-        limit = None if every_partition else MAX_LISTED_PARTITIONS
+        count = format_count(partitions, "partition")
+        console.print(f"{count}, {format_count(replication_factor, 'replica')}", style="bold")
+        limit = None if all_partitions else MAX_LISTED_PARTITIONS
         show_replica_lists(rows, racks, console, limit=limit)
     if topic is not None and output is not None:
         _write_reassignment(topic, rows, output)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 
-from rackward.cli import options
-from rackward.cli.console import confirm, print_json, require_confirmation, table_console
-from rackward.cli.options import ClusterOptions
+from rackward.cli.options import ClusterOptions, RunOptions
+from rackward.cli.output import confirm, print_json, require_confirmation, table_console
 from rackward.reassignment.throttle import (
     FOLLOWER_REPLICAS,
     LEADER_REPLICAS,
-    Rates,
     ReplicationThrottle,
     ThrottleSettings,
 )
@@ -30,19 +29,57 @@ next batch.
 
 Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
 
-\b
-JSON: {schema_version: 1, command, in_force: text or null, removed,
- of_rackward: [rate], leader_rate, follower_rate,
- brokers: [{id, leader_rate, follower_rate}],
- topics: [{name, leader_replicas, follower_replicas}],
- hidden_topics: [topic that this user may not read]};
- rates in bytes per second.
 """
 
 COMMAND = "placement throttle"
 
 
+class BrokerRates(msgspec.Struct, frozen=True):
+    """The rates of a broker, in bytes per second."""
+
+    id: int
+    leader_rate: int | None
+    follower_rate: int | None
+
+
+class ThrottledTopic(msgspec.Struct, frozen=True):
+    """The replicas of a topic that are throttled, as its configuration has them."""
+
+    name: str
+    leader_replicas: str | None
+    follower_replicas: str | None
+
+
+class ThrottleResult(msgspec.Struct, frozen=True):
+    """The settings that throttle replication; rates in bytes per second.
+
+    removed
+        Whether they were removed.
+    in_force
+        In words; null: there is no throttle.
+    of_rackward
+        The rates that runs of rackward have set.
+    leader_rate, follower_rate
+        Those of all brokers; ``brokers`` are those with rates of their own.
+    hidden_topics
+        Topics that this user may not read.
+    """
+
+    removed: bool
+    in_force: str | None
+    of_rackward: list[int]
+    leader_rate: int | None
+    follower_rate: int | None
+    brokers: list[BrokerRates]
+    topics: list[ThrottledTopic]
+    hidden_topics: tuple[str, ...]
+
+
+RESULTS = (ThrottleResult,)
+
+
 def throttle(
+    *,
     remove: Annotated[
         bool,
         typer.Option(
@@ -50,18 +87,14 @@ def throttle(
             help="Delete all settings that throttle replication, whichever tool has made them.",
         ),
     ] = False,
-    dry_run: options.DryRun = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    run: RunOptions,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the replication throttle that is in force, or remove it."""
     if remove:
-        require_confirmation(yes, dry_run, None)
-    console = table_console(as_json)
-    with ClusterOptions(bootstrap_server, command_config, timeout).connect() as admin:
+        require_confirmation(run)
+    console = table_console(run.as_json)
+    with cluster.connect() as admin:
         throttle = ReplicationThrottle(admin)
         settings = throttle.read_all()
         if settings.in_force:
@@ -77,34 +110,28 @@ def throttle(
             console.print(
                 f"Not known: {settings.not_read}.", style="yellow", soft_wrap=True, markup=False
             )
-        removed = remove and settings.in_force and not dry_run
+        removed = remove and settings.in_force and not run.dry_run
         if removed:
-            confirm("Remove it?", yes)
+            confirm("Remove it?", run.yes)
             throttle.remove_all(settings)
             console.print("Removed.", style="green")
-    if as_json:
-        print_json(COMMAND, {"removed": removed, **_settings_json(settings)})
+    if run.as_json:
+        print_json(COMMAND, throttle_result(settings, removed=removed))
 
 
-def _settings_json(settings: ThrottleSettings) -> dict[str, Any]:
-    return {
-        "in_force": settings.summary,
-        "of_rackward": [marker.rate for marker in settings.default.markers],
-        **_rates_json(settings.default.rates),
-        "brokers": [
-            {"id": broker, **_rates_json(rates)} for broker, rates in settings.overrides.items()
+def throttle_result(settings: ThrottleSettings, *, removed: bool) -> ThrottleResult:
+    """Return the settings as the JSON of the command has them."""
+    rates = settings.default.rates
+    return ThrottleResult(
+        removed,
+        settings.summary,
+        [marker.rate for marker in settings.default.markers],
+        rates.leader,
+        rates.follower,
+        [BrokerRates(id, each.leader, each.follower) for id, each in settings.overrides.items()],
+        [
+            ThrottledTopic(topic, lists.get(LEADER_REPLICAS), lists.get(FOLLOWER_REPLICAS))
+            for topic, lists in sorted(settings.lists.items())
         ],
-        "topics": [
-            {
-                "name": topic,
-                "leader_replicas": values.get(LEADER_REPLICAS),
-                "follower_replicas": values.get(FOLLOWER_REPLICAS),
-            }
-            for topic, values in sorted(settings.lists.items())
-        ],
-        "hidden_topics": list(settings.hidden),
-    }
-
-
-def _rates_json(rates: Rates) -> dict[str, int | None]:
-    return {"leader_rate": rates.leader, "follower_rate": rates.follower}
+        settings.hidden,
+    )

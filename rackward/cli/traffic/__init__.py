@@ -1,6 +1,6 @@
 """``rackward traffic``: cross-rack traffic, its cost, and what would reduce it."""
 
-from rackward.cli.console import command_group
+from rackward.cli.commands import command_group
 from rackward.cli.traffic.collect import COLLECT_EPILOG, collect
 from rackward.cli.traffic.report import epilog, report
 from rackward.cli.traffic.run import RUN_EPILOG, run

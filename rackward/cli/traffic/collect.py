@@ -12,8 +12,8 @@ import typer
 from assignors.connection import server_list
 from placement_core import InvalidOptionError
 from rackward.cli import options
-from rackward.cli.console import escape_controls, log_to_stderr, print_json, stdout, table
 from rackward.cli.options import read_config_file
+from rackward.cli.output import escape_controls, log_to_stderr, print_json, stdout, table
 from rackward.collector import (
     ClusterResult,
     ClusterSource,
@@ -263,7 +263,7 @@ def _print_results(results: Sequence[ClusterResult], as_json: bool) -> None:
     if as_json:
         print_json("traffic collect", {"clusters": [asdict(each) for each in results]})
         return
-    rows = table("Collected")
+    rows = table(title="Collected")
     for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):
         rows.add_column(name, justify="left" if name == "cluster" else "right")
     for each in results:

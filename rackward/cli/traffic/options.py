@@ -12,7 +12,7 @@ import typer
 
 from placement_core import InvalidOptionError
 from rack_traffic.session import SparkOptions, spark_errors, spark_session
-from rackward.cli.console import log_to_stderr
+from rackward.cli.output import log_to_stderr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import typer
 
 from rack_traffic.errors import MissingPackageError
 from rackward.cli import options
-from rackward.cli.console import check_folder, print_json, write_page
+from rackward.cli.output import check_folder, print_json, write_page
 from rackward.cli.traffic import options as traffic_options
 
 DEFAULT_OUTPUT = Path("rack-traffic.html")

@@ -9,7 +9,7 @@ import typer
 
 from rack_traffic.options import EstimationOptions
 from rackward.cli import options
-from rackward.cli.console import print_json, table, table_console
+from rackward.cli.output import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
@@ -79,7 +79,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
         console.print(f"{name}: {counts['rows']:,} rows, {rejected:,} rejected")
         for reason, count in counts["rejected"].items():
             console.print(f"  {count:,}: {reason}")
-    traffic = table("Traffic")
+    traffic = table(title="Traffic")
     for name in ("kind", "GB", "same rack", "cross-rack", "unknown rack", "estimated", "cost"):
         traffic.add_column(name, justify="left" if name == "kind" else "right")
     for kind, sums in summary["traffic"]["kinds"].items():

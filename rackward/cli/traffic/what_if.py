@@ -10,7 +10,7 @@ from rack_traffic.options import Interval
 from rack_traffic.report.format import hours_text
 from rack_traffic.report.model import MIN_HOURS_TO_EXTRAPOLATE
 from rackward.cli import options
-from rackward.cli.console import print_json, table, table_console
+from rackward.cli.output import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
@@ -71,7 +71,7 @@ def what_if(
 
 
 def _print_ranking(rows: list[dict[str, Any]]) -> None:
-    ranking = table("Cost per month")
+    ranking = table(title="Cost per month")
     for name in (
         "cluster",
         "group",

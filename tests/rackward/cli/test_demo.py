@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from placement_core import InvalidOptionError
 from rackward.bench.demo import DemoResult
 from rackward.bench.sites import Site
 from rackward.cli import demo
@@ -62,20 +61,6 @@ def test_output_writes_the_json_to_a_file_beside_the_tables(tmp_path: Path) -> N
     result = run("--output", str(file))
     assert file.read_text(encoding="utf-8") == RESULT.to_json()
     assert "Optimal: after every rebalance" in result.stdout
-
-
-def test_json_and_output_can_be_combined(tmp_path: Path) -> None:
-    file = tmp_path / "demo.json"
-    assert run("--json", "-o", str(file)).stdout == file.read_text(encoding="utf-8")
-
-
-def test_a_missing_output_folder_is_an_error_before_the_run(tmp_path: Path) -> None:
-    file = tmp_path / "missing" / "demo.json"
-    error = run("--output", str(file)).exception
-    assert isinstance(error, InvalidOptionError)
-    assert str(error) == (
-        f"--output {file}: the folder {tmp_path / 'missing'} does not exist: create it first"
-    )
 
 
 def test_a_suboptimal_result_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rackward.bench.demo import DemoResult, suboptimal_steps
-from rackward.cli.render.demo import headline, print_result
+from rackward.cli.demo_output import headline, print_result
 from tests.support.demo_results import demo_result_of
 
 

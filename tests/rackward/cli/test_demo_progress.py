@@ -10,7 +10,7 @@ from rich.console import Console
 from rackward.bench.demo import DEMO_STRATEGIES
 from rackward.bench.measured import GroupStatus, Progress
 from rackward.bench.traffic import TrafficMatrix
-from rackward.cli.render.demo import LiveProgress, progress_on, status_table
+from rackward.cli.demo_output import LiveProgress, progress_on, status_table
 
 RANGE, *_, STICKY = DEMO_STRATEGIES.values()
 

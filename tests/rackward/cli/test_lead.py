@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import to_builtins
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
-from rackward.cli.lead import app, parse_refresh, status_fields
+from rackward.cli.lead import app, group_status, parse_refresh
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import AssignmentMetrics
 
@@ -52,7 +53,7 @@ def test_errors_of_options_come_before_any_connection(arguments: list[str], prob
 def test_a_status_as_fields() -> None:
     figures = AssignmentMetrics(7, "range", 3, 12, 1, 1)
     status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
-    assert status_fields(status) == {
+    assert to_builtins(group_status(status)) == {
         "group": "g",
         "state": "leading",
         "reason": "",
@@ -63,4 +64,5 @@ def test_a_status_as_fields() -> None:
         "off_rack": 1,
         "optimum": 1,
         "last_rebalance": "2026-01-02T03:04:05+00:00",
+        "action": None,
     }

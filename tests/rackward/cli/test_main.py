@@ -1,18 +1,19 @@
-"""The root command: help, version, errors in one line, signals."""
+"""The root command: help, version, errors in one line, signals, completion."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import rackward.cli.main
 from placement_core import RackwardError
@@ -21,58 +22,9 @@ from tests.support.waiting import TEST_TIMEOUT
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
 
-def rackward_command(
-    *arguments: str, environment: Mapping[str, str] = PLAIN
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rackward.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=2 * TEST_TIMEOUT,
-        check=False,
-        env=environment,
-    )
-
-
-def test_version() -> None:
-    done = rackward_command("--version")
-    assert (done.returncode, done.stdout) == (0, "rackward 0.1.0\n")
-
-
-def test_help_of_demo() -> None:
-    done = rackward_command("demo", "--help")
-    assert done.returncode == 0
-    for word in (
-        "--bootstrap-server",
-        "--seed",
-        "has the cluster, is_optimal and",
-        "Exit status: 0 success; 1",
-    ):
-        assert word in done.stdout
-
-
-def test_root_help_lists_every_command_with_whole_sentences() -> None:
-    environment = {**PLAIN, "COLUMNS": "80"}
-    shown = rackward_command("--help", environment=environment)
-    assert shown.returncode == 0
-    assert max(map(len, shown.stdout.splitlines())) <= 80
-    text = " ".join(shown.stdout.split())
-    for name, command in rackward.cli.main.COMMANDS.items():
-        assert f"{name} {command.summary}" in text
-        assert command.summary.endswith(".")
-
-
-@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
-def test_group_help_lists_every_command_with_whole_sentences(group: str) -> None:
-    shown = rackward_command(group, "--help", environment={**PLAIN, "COLUMNS": "80"})
-    assert shown.returncode == 0
-    # A line for each command; longer summaries continue on indented lines.
-    listed = shown.stdout.split("Commands:")[1]
-    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
-    assert {name for name, _ in commands} == set(HELP_PAGES[group])
-    for _, summary in commands:
-        assert summary.endswith(".")
-        assert not summary.endswith("...")
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rackward.cli.main.run(["--version"]) == 0
+    assert capsys.readouterr().out == "rackward 0.1.0\n"
 
 
 # Packages of other extras than cli.
@@ -93,6 +45,58 @@ HELP_PAGES = {
     "traffic": ("collect", "run", "what-if", "stream", "report"),
     "rack": (),
 }
+
+
+@pytest.fixture
+def shown_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Return a function that returns the help of a command, in 80 columns."""
+
+    def show(*command: str) -> str:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert rackward.cli.main.run([*command, "--help"]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_root_help_lists_whole_sentences(shown_help: Callable[..., str]) -> None:
+    shown = shown_help()
+    assert max(map(len, shown.splitlines())) <= 80
+    text = " ".join(shown.split())
+    for name, command in rackward.cli.main.COMMANDS.items():
+        assert f"{name} {command.summary}" in text
+        assert command.summary.endswith(".")
+
+
+@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
+def test_group_help_lists_whole_sentences(group: str, shown_help: Callable[..., str]) -> None:
+    # A line for each command; longer summaries continue on indented lines.
+    listed = shown_help(group).split("Commands:")[1]
+    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
+    assert {name for name, _ in commands} == set(HELP_PAGES[group])
+    for _, summary in commands:
+        assert summary.endswith(".")
+        assert not summary.endswith("...")
+
+
+def all_commands(group: Any) -> Iterator[Any]:
+    for name in group.list_commands(typer.Context(group)):
+        command = group.get_command(typer.Context(group), name)
+        yield from all_commands(command) if hasattr(command, "list_commands") else [command]
+
+
+def test_the_json_of_commands_is_in_the_reference() -> None:
+    """Those of the demo and of traffic are tables of other packages."""
+    root = typer.main.get_command(rackward.cli.main.app)
+    without = {
+        command.callback.__module__.split(".")[2]
+        for command in all_commands(root)
+        if any("--json" in option.opts for option in command.params)
+        and not getattr(command.callback, "results", ())
+    }
+    assert without == {"demo", "traffic"}
 
 
 def test_help_of_every_command_needs_only_the_extra_cli() -> None:
@@ -125,24 +129,18 @@ for page in {pages!r}:
         (["demo", "--cluster", "moon"], "moon"),
         (["demo", "--bootstrap-server", "x:1", "--cluster", "docker"], "exclude each other"),
         (["nonsense"], "nonsense"),
+        # The folder is checked before a cluster is started.
+        (["demo", "--output", "/no/such/folder/out.json"], "--output /no/such/folder/out.json"),
     ],
 )
-def test_usage_errors_have_exit_status_2(arguments: list[str], message: str) -> None:
-    done = rackward_command(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_an_output_folder_that_does_not_exist_is_an_error_before_the_demo_starts(
-    tmp_path: Path,
+def test_usage_errors_are_a_line_and_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = rackward_command("demo", "--output", str(tmp_path / "absent" / "out.json"))
-    assert done.returncode == 2
-    assert done.stderr.startswith("rackward: --output ")
-    assert done.stderr.count("\n") == 1
-    # The start of the cluster would be the first line here.
-    assert done.stdout == ""
+    assert rackward.cli.main.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("rackward: ")
+    assert message in err
 
 
 @pytest.mark.parametrize(
@@ -161,29 +159,19 @@ def test_an_output_folder_that_does_not_exist_is_an_error_before_the_demo_starts
     ],
 )
 @pytest.mark.parametrize("debug", [False, True])
-def test_an_error_is_one_line_and_its_traceback_is_for_debug(
+def test_an_error_is_one_line_with_a_traceback_for_debug(
     error: Exception,
     line: str,
     debug: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(**_: object) -> None:
+    def fail(_: object) -> None:
         raise error
 
-    before = {each: signal.getsignal(each) for each in rackward.cli.main._SIGNALS}
-    monkeypatch.setattr(rackward.cli.main, "app", fail)
-    monkeypatch.setattr(rackward.cli.main._Debug, "enabled", debug)
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(logging, "raiseExceptions", True)
+    monkeypatch.setattr("rackward.cli.rack.sources", fail)
     monkeypatch.setattr(sys, "stdout", sys.stdout)
-    try:
-        with pytest.raises(SystemExit) as exit_info:
-            rackward.cli.main.main()
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    assert exit_info.value.code == 2
+    assert rackward.cli.main.run([*(["--debug"] if debug else []), "rack"]) == 2
     *traceback, last = capsys.readouterr().err.splitlines()
     assert last == f"rackward: {line}"
     assert ("  Traceback (most recent call last):" in traceback) is debug
@@ -193,7 +181,7 @@ def test_an_error_is_one_line_and_its_traceback_is_for_debug(
 def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) -> None:
     code = (
         "import sys, threading, rackward.cli.main as cli\n"
-        "def app(**_):\n"
+        "def app(*_, **__):\n"
         "    thread = threading.Thread(target=lambda: 1 / 0); thread.start(); thread.join()\n"
         "    print('\\u4e2d', '\\udcff')\n"
         "cli.app = app\n"
@@ -221,7 +209,7 @@ def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) ->
 def test_a_signal_sets_the_exit_status_after_the_clean_up(signum: int, status: int) -> None:
     code = (
         "import sys, time, rackward.cli.main as cli\n"
-        "def app(**_):\n"
+        "def app(*_, **__):\n"
         "    try:\n"
         "        print('ready', flush=True); time.sleep(600)\n"
         "    finally:\n"
@@ -262,3 +250,34 @@ def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TEST_TIMEOUT)
     assert (process.returncode, err) == (-signal.SIGINT, "")
+
+
+MAIN = "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()"
+
+
+def completed(*arguments: str, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    ).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_of_each_shell(shell: str) -> None:
+    script = completed("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_RACKWARD_COMPLETE=complete_" + shell in script
+    if shutil.which(shell):
+        # -n: parse it, do not run it.
+        subprocess.run([shell, "-n"], input=script, text=True, timeout=60, check=True)
+
+
+def test_completion_of_a_subcommand() -> None:
+    completions = completed(
+        _RACKWARD_COMPLETE="complete_bash", COMP_WORDS="rackward topics cre", COMP_CWORD="2"
+    )
+    assert completions.split() == ["create"]

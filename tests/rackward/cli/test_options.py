@@ -9,7 +9,8 @@ import pytest
 from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.cli.options import match_topics, parse_broker_ids, parse_key_values, parse_placement
+from rackward.cli.options import LocatorOptions, TopicOptions, parse_broker_ids, parse_placement
+from rackward.cli.topics import parse_key_values
 from rackward.rack_locators import FileLocator
 
 
@@ -23,12 +24,11 @@ def test_the_default_is_rack_alternating_with_a_random_seed() -> None:
 
 def test_all_options() -> None:
     options = parse_placement(
+        LocatorOptions("file", "path=/racks.json"),
         placement="simple",
         placement_properties="shift=2",
         seed=7,
         brokers="0, 2-4",
-        rack_locator="file",
-        rack_locator_properties="path=/racks.json",
     )
     assert options.placer == SimplePlacer(shift=2, seed=7)
     assert options.fallback.seed == 7
@@ -46,9 +46,7 @@ def test_like_is_short_for_the_placement_like_topic() -> None:
 
 
 def test_ignored_racks_need_no_locator() -> None:
-    options = parse_placement(
-        rack_locator="file", rack_locator_properties="path=/racks.json", ignore_racks=True
-    )
+    options = parse_placement(LocatorOptions("file", "path=/racks.json"), ignore_racks=True)
     assert isinstance(options.locator, MetadataLocator)
 
 
@@ -61,8 +59,11 @@ def test_ignored_racks_need_no_locator() -> None:
         ({"like": "a", "seed": 1}, "like-topic has no property seed"),
         ({"placement": "nope"}, "there is no placer 'nope': choose one of"),
         ({"placement_properties": "x"}, "--placement-properties: property 1 is not of the form"),
-        ({"rack_locator_properties": "a=b"}, "--rack-locator-properties without --rack-locator"),
-        ({"rack_locator": "file"}, "file needs the property path"),
+        (
+            {"locators": LocatorOptions(None, "a=b")},
+            "--rack-locator-properties without",
+        ),
+        ({"locators": LocatorOptions("file")}, "file needs the property path"),
         ({"brokers": "1,,2"}, "--brokers 1,,2: '' is not a broker id"),
         ({"brokers": "3-1"}, "'3-1' is not a range of broker ids"),
         ({"brokers": "-1"}, "'-1' is not a broker id: write, for example, 0,1,4-6"),
@@ -108,7 +109,7 @@ TOPICS = ("orders", "orders-eu", "payments", "__consumer_offsets")
 def test_topics_match_names_and_patterns(
     topics: str | None, exclude: str | None, chosen: tuple[str, ...]
 ) -> None:
-    assert match_topics(TOPICS, topics, exclude) == set(chosen)
+    assert TopicOptions(topics, exclude).match(TOPICS) == set(chosen)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +125,8 @@ def test_options_that_match_no_topic_are_errors(
     topics: str, exclude: str | None, problem: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=problem):
-        match_topics(TOPICS, topics, exclude)
+        TopicOptions(topics, exclude).match(TOPICS)
 
 
 def test_a_cluster_without_topics() -> None:
-    assert match_topics((), None, "a") == frozenset()
+    assert TopicOptions(None, "a").match(()) == frozenset()

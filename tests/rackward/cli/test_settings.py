@@ -83,7 +83,7 @@ def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message
     assert message in str(raised.value)
 
 
-def test_a_named_file_has_to_exist_and_the_default_file_not(
+def test_a_named_file_has_to_exist_the_default_need_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
@@ -94,7 +94,7 @@ def test_a_named_file_has_to_exist_and_the_default_file_not(
     assert read_settings({}) == {"RACKWARD_TIMEOUT": 5.0}
 
 
-def test_the_default_file_is_in_the_users_folder_of_configurations(
+def test_default_file_is_in_the_users_config_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -102,7 +102,7 @@ def test_the_default_file_is_in_the_users_folder_of_configurations(
     assert default_file().parent.name == "rackward"
 
 
-def test_subcommands_get_the_settings_that_they_have_an_option_for() -> None:
+def test_subcommands_get_settings_of_their_options() -> None:
     values = {"RACKWARD_TIMEOUT": 5.0, "RACKWARD_SPARK_MASTER": "local[1]"}
     traffic = option_defaults(_root_command("traffic"), values)
     assert traffic["run"] == {"master": "local[1]"}

@@ -73,7 +73,7 @@ def test_each_subscription_is_a_demand_of_its_own() -> None:
     ]
 
 
-def test_a_subscription_by_pattern_counts_as_the_topics_of_the_group() -> None:
+def test_subscription_by_pattern_reads_topics_of_the_group() -> None:
     pattern = replace(member("m1", "a", frozenset()), assignment={"orders": (0, 1)})
     other = replace(member("m2", "b", frozenset()), assignment={"payments": (0,)})
     group = replace(STICKY, members=(pattern, other))
@@ -152,7 +152,7 @@ def test_the_kind_of_assignment_can_be_chosen() -> None:
     assert [each.name for each in mixed.demands] == ["billing"]
     assert [each.name for each in mixed.assignments] == ["audit"]
     assert mixed.topics == BOTH | {"extra"}
-    ours = readers_of_groups(both, NO_HOSTS, AssignmentKind.OURS)
+    ours = readers_of_groups(both, NO_HOSTS, AssignmentKind.REASSIGNED)
     assert (len(ours.demands), ours.assignments) == (3, ())
     current = readers_of_groups(both, NO_HOSTS, AssignmentKind.CURRENT)
     assert current.demands == ()
@@ -160,7 +160,7 @@ def test_the_kind_of_assignment_can_be_chosen() -> None:
     assert Readers().topics == frozenset()
 
 
-def test_the_current_assignment_of_a_group_that_rebalances_is_not_known() -> None:
+def test_assignment_is_unknown_while_rebalancing() -> None:
     for group, kind in (
         (replace(OWNERS, state="PreparingRebalance"), None),
         (replace(STICKY, state="CompletingRebalance"), AssignmentKind.CURRENT),

@@ -10,15 +10,15 @@ from placement_core import TopicPartition
 from placement_core.audit import Kind, Severity, audit
 from placement_core.placers import PlacementError
 from placement_core.placers.under_replicated import ReplicationTarget
+from rackward.cli.describe import description_of
 from rackward.cli.options import parse_placement
-from rackward.cli.render.plan import replicas_text
-from rackward.cli.render.topics import Description, describe_json, plan_json
+from rackward.cli.plan_output import replicas_text
 from rackward.kafka import ClusterState
 from rackward.topics.creator import pending_replicas
 from rackward.topics.health import Note, partition_health
 from rackward.topics.pending_replicas import layout_digest
 from rackward.topics.planner import plan_additional_partitions, plan_new_topics
-from tests.rackward.cli.test_topics_describe import render
+from tests.rackward.cli.test_describe import render
 from tests.support.simulated_cluster import cluster_state
 
 RACKS = ["a", "b", "c"]
@@ -43,7 +43,6 @@ def test_a_new_topic_is_requested_without_placeholders() -> None:
     assert (pending.topic, pending.topic_id, pending.replication_factor) == ("t", None, 3)
     assert (pending.partitions, pending.offline_replicas) == ((0, 1), frozenset())
     assert pending.layout == layout_digest(dict(enumerate(new.requested)))
-    assert plan_json(plan, PLACEMENT)["topics"][0]["replication_factor"] == 3
 
 
 def test_nothing_is_pending_with_enough_brokers() -> None:
@@ -120,16 +119,16 @@ TARGETS = {
 def test_descriptions_show_placeholders() -> None:
     health = partition_health(SHORT, {}, TARGETS)
     assert health.notes == dict.fromkeys(TARGETS, (Note.PLACEHOLDERS,))
-    description = Description(SHORT, health, {}, ("t", "u"), False, (), TARGETS)
+    description = description_of(SHORT, health, {}, ("t", "u"), (), TARGETS)
     shown = render(description, named=True, width=200)
     assert "0:a 1:b -1" in shown
     assert "2 live brokers in racks a, b, but 3 are needed: start 1 more" in shown
     lists = {
-        (each["name"], one["partition"]): one["replicas"]
-        for each in describe_json(description)["topics"]
-        for one in each["partitions"]
+        (topic.name, partition.partition): partition.replicas
+        for topic in description.topics
+        for partition in topic.partitions
     }
-    assert lists == {("t", 0): [0, 1, -1], ("t", 1): [1, 0, -1], ("u", 0): [0, 1]}
+    assert lists == {("t", 0): (0, 1, -1), ("t", 1): (1, 0, -1), ("u", 0): (0, 1)}
 
 
 def test_audits_find_placeholders() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +11,10 @@ from placement_core import InvalidOptionError, RackwardError, TopicPartition
 from placement_core.cluster import Load
 from placement_core.errors import LocatorError
 from placement_core.placers import PlacementError
-from rackward.cli.options import parse_placement
-from rackward.cli.render.plan import replicas_text
-from rackward.cli.render.topics import plan_json
+from rackward.cli.options import LocatorOptions, parse_placement
+from rackward.cli.output import format_json
+from rackward.cli.plan_output import load_result, replicas_text
+from rackward.cli.topics import planned_topics
 from rackward.kafka import RefusedError
 from rackward.kafka.topics import NewPartitions
 from rackward.topics.planner import (
@@ -59,11 +61,11 @@ def test_racks_come_from_the_locator() -> None:
         plan_new_topics(partial, ["x"], parse_placement(), 3, 2, {})
     ignoring = plan_new_topics(partial, ["x"], parse_placement(ignore_racks=True), 3, 2, {})
     assert len(ignoring.new[0].replicas) == 3
-    document = parse_placement(rack_locator="static", rack_locator_properties="0=a,1=a,2=b")
+    document = parse_placement(LocatorOptions("static", "0=a,1=a,2=b"))
     plan = plan_new_topics(partial, ["x"], document, 4, 2, {})
     assert all(2 in row for row in plan.new[0].replicas)
     assert plan.after.racks() == {0: "a", 1: "a", 2: "b"}
-    short = parse_placement(rack_locator="static", rack_locator_properties="0=a")
+    short = parse_placement(LocatorOptions("static", "0=a"))
     with pytest.raises(LocatorError, match="no rack for 1, 2"):
         plan_new_topics(partial, ["x"], short, 4, 2, {})
 
@@ -103,10 +105,10 @@ def test_topic_shape() -> None:
 
 
 def test_json_of_a_plan() -> None:
-    plan = plan_new_topics(
-        cluster_state({}), ["x"], parse_placement(placement="simple", seed=2), 2, 1, {"a": "b"}
-    )
-    document = plan_json(plan, parse_placement(placement="simple", seed=2))
+    placing = parse_placement(placement="simple", seed=2)
+    plan = plan_new_topics(cluster_state({}), ["x"], placing, 2, 1, {"a": "b"})
+    values = planned_topics(plan, placing), load_result(plan.load)
+    document = json.loads(format_json("topics create", *values))
     assert (document["placement"], document["seed"]) == ("simple", 2)
     (topic,) = document["topics"]
     assert topic == {
@@ -117,8 +119,8 @@ def test_json_of_a_plan() -> None:
         "configs": {"a": "b"},
         "replicas": {str(n): list(row) for n, row in enumerate(plan.new[0].replicas)},
     }
-    assert [each["id"] for each in document["brokers"]] == [0, 1, 2, 3, 4, 5]
-    assert sum(each["leaders_after"] for each in document["racks"]) == 2
+    assert [broker["id"] for broker in document["brokers"]] == [0, 1, 2, 3, 4, 5]
+    assert sum(rack["leaders_after"] for rack in document["racks"]) == 2
 
 
 def test_replicas_text() -> None:

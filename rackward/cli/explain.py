@@ -1,0 +1,301 @@
+"""``rackward groups explain``: why groups read from other racks, and remedies."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from assignors.explain import RemedyKind, partition_ranges
+from placement_core import InvalidOptionError
+from rackward.cli import options
+from rackward.cli.live import step_reporter
+from rackward.cli.options import ClusterOptions
+from rackward.cli.output import (
+    NO_RACK,
+    escape_controls,
+    number,
+    print_json,
+    stderr,
+    stdout,
+    table,
+    text,
+)
+from rackward.groups.explain import (
+    FindingRow,
+    GroupExplanation,
+    check_explainable,
+    explain_live_group,
+)
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import find_groups, list_matching_groups
+from rackward.kafka import AdminConnection, read_state
+from rackward.kafka.groups import CLASSIC, CONSUMER
+from rackward.kafka.tolerant_reader import TolerantReader
+from rackward.units import format_count
+
+EPILOG = """
+\b
+Examples:
+  rackward groups explain billing
+  rackward groups explain billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
+
+A partition is off-rack if the rack that it is read from is known and is not that of the member that
+reads it. That is its leader's or, if brokers have Kafka's RackAwareReplicaSelector and the member
+joins with a rack, its own where a replica is in sync there; members of rackward's assignors always
+read from leaders. Partitions that are not read in their member's rack are listed by reason:
+
+\b
+  too-many-leaders        the rack has more leaders than its members read if
+                          balanced
+  no-member-in-rack       no member is in the leader's rack
+  not-subscribed-in-rack  the members there do not subscribe to the topic
+  co-partitioned          (range) partition i of all topics goes to one
+                          member, and those of others are led in its rack
+  rackless-member         the member's rack is unknown: see --mapping
+  not-optimal             another balanced assignment would read it locally
+  no-leader, rackless-broker, replica-unknown (a follower, or the leader),
+  unread: do not count as off-rack
+
+"At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
+figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
+and weights are not known to this command; see docs/audit.md.
+
+Remedies are those that the group's protocol permits. A classic group of another assignor can use
+rackward's, or be led (rackward lead). For every group that ignores leader racks, leaders can move
+to the members that read them (leaders plan); a group of the new protocol has no other choice.
+
+A group may use any client and must be stable. Nothing is changed. With a pattern, such as
+'orders-*', the groups with the most off-rack partitions come first, and groups that cannot be
+explained are named on stderr.
+
+Exit status: 0 success; 2 error (reason on stderr), such as a named group that does not exist, has
+no members, is rebalancing, or is not a group of consumers, and a pattern that matches none.
+"""
+
+_MAX_TOPICS = 4
+_MAX_RACKS = 20
+_MAX_BETTER_MEMBERS = 3
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A group that could not be explained."""
+
+    group: str
+    reason: str
+
+
+class Explanations(msgspec.Struct, frozen=True):
+    """Several groups, or those that a pattern matches. One name gives a `GroupExplanation`."""
+
+    groups: list[GroupExplanation]
+    skipped: list[Skipped]
+
+
+RESULTS = (GroupExplanation, Explanations)
+
+
+def explain(
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
+    ],
+    *,
+    mapping: options.RackMapping = None,
+    as_json: options.Json = False,
+    cluster: ClusterOptions,
+) -> None:
+    """Explain why partitions of groups are read from other racks, and list remedies.
+
+    Shows the locality of each group now and at best, then its off-rack partitions by reason.
+    """
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    explained: list[GroupExplanation] = []
+    skipped: list[Skipped] = []
+    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+        brokers = read_state(admin, (), reassignments=False).view.racks()
+        names, optional = _match(admin, brokers, groups)
+        found = find_groups(admin, brokers, names)
+        reader = TolerantReader(admin)
+        selectors = reader.replica_selectors(sorted(brokers))
+        for index, name in enumerate(names):
+            progress(f"Explaining groups: {index:,} of {len(names):,}")
+            try:
+                live = check_explainable(name, found.get(name))
+            except InvalidOptionError as error:
+                if name not in optional:
+                    raise
+                skipped.append(Skipped(name, str(error)))
+            else:
+                group = explain_live_group(admin, live, host_racks, selectors)
+                explained.append(group.summary())
+    explained.sort(key=lambda group: (-group.off_rack, group.group))
+    if as_json:
+        single = len(groups) == 1 and "*" not in groups[0]
+        print_json("groups explain", explained[0] if single else Explanations(explained, skipped))
+        return
+    console = stdout()
+    for index, shown in enumerate(explained):
+        if index:
+            console.print()
+        show_explanation(shown, console, mapping)
+    for each in skipped:
+        stderr().print(f"Not explained: {each.reason}", style="yellow")
+    for fault in reader.faults:
+        stderr().print(f"Assumed that consumers read from leaders: {fault}", style="yellow")
+
+
+def _match(
+    admin: AdminConnection, brokers: Collection[int], groups: Sequence[str]
+) -> tuple[list[str], frozenset[str]]:
+    """Return the names of the groups, sorted, and those that only a pattern matches.
+
+    Raises InvalidOptionError if a pattern matches none, and AdminError.
+    """
+    exact = {name for name in groups if "*" not in name}
+    matched: set[str] = set()
+    for pattern in sorted(set(groups) - exact):
+        listed = list_matching_groups(admin, brokers, [pattern], (CLASSIC, CONSUMER))
+        if not listed:
+            raise InvalidOptionError(
+                f"group {pattern}: no group matches it, or this user may not describe any: see "
+                "rackward groups list"
+            )
+        matched.update(group.id for group in listed)
+    return sorted(exact | matched), frozenset(matched - exact)
+
+
+# ---- The explanation as text of 80 columns.
+
+
+def show_explanation(group: GroupExplanation, console: Console, mapping: str | None) -> None:
+    """Print the locality now and at best, then why it is not better.
+
+    ``mapping`` is the option ``--mapping``, for the commands that are recommended.
+    """
+    rackless = sum(member.rack is None for member in group.members)
+    racks = {member.rack for member in group.members} - {None}
+    console.print(
+        f"Group {group.group}: {format_count(len(group.members), 'member')} in "
+        f"{format_count(len(racks), 'rack') if racks else 'unknown racks'}, "
+        f"{format_count(group.partitions, 'partition')} of {format_count(group.topics, 'topic')}",
+        style="bold",
+    )
+    console.print(f"Assignor: {group.protocol or 'unknown'}")
+    if group.leader is not None:
+        console.print(f"Leader:   rackward lead, member {group.leader}")
+    if group.waiting:
+        leading = "another one of them leads" if group.leader else "another member leads"
+        ids = ", ".join(group.waiting)
+        console.print(f"Waiting:  rackward lead, member {ids}: {leading}")
+    console.print()
+    best = f"{group.optimum:,} off-rack if balanced, with these members and leaders"
+    if not group.assigned_by_rackward:
+        best += "; the group's assignor ignores leader racks"
+    if group.uneven:
+        best += "; the assignment now is not balanced"
+    console.print(
+        f"Locality now    {_locality(group.off_rack, group.partitions)}  {group.off_rack:,} of "
+        f"{format_count(group.partitions, 'partition')} off-rack",
+        style="bold",
+    )
+    console.print(f"At best         {_locality(group.optimum, group.partitions)}  {best}")
+    if followers := group.read_from_followers:
+        console.print(
+            f"From followers  {format_count(followers, 'partition')} in the member's rack: brokers "
+            "have a replica selector"
+        )
+    if rackless:
+        members = format_count(rackless, "member")
+        console.print(f"The racks of {members} are unknown: see --mapping", style="yellow")
+    console.print()
+    rows = table("rack", *map(number, ("leaders", "members", "assigned", "local")))
+    for each in group.racks[:_MAX_RACKS]:
+        counts = (each.leaders, each.members, each.reads, each.local)
+        rows.add_row(NO_RACK if each.rack is None else each.rack, *map(text, counts))
+    if len(group.racks) > _MAX_RACKS:
+        rows.add_row(f"... and {len(group.racks) - _MAX_RACKS:,} more")
+    console.print(rows)
+    console.print()
+    if not group.findings:
+        console.print("Every partition is read in its member's rack.")
+        return
+    console.print(_finding_table(group, wide=console.soft_wrap))
+    for line in _recommended_commands(group, mapping):
+        # Without wrapping, so that commands can be copied.
+        console.print(line, soft_wrap=True)
+
+
+def _locality(off_rack: int, partitions: int) -> str:
+    share = 1 - off_rack / partitions if partitions else 1.0
+    return f"{100 * share:5.1f} %"
+
+
+def _finding_table(group: GroupExplanation, *, wide: bool) -> Table:
+    """Return the table of findings; ``wide``: as wide as its text, else as the terminal."""
+    rows = table(
+        number("parti-\ntions"),
+        Column("why they are not read locally", ratio=1, overflow="fold"),
+        Column("remedies", ratio=1),
+        expand=not wide,
+    )
+    for index, finding in enumerate(group.findings):
+        if index:
+            rows.add_row()
+        reason = Text(_sentence(finding.why))
+        reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
+        remedies = "\nOr: ".join(_sentence(remedy.text) for remedy in finding.remedies)
+        rows.add_row(text(finding.count), reason, remedies)
+    return rows
+
+
+def _partition_lines(finding: FindingRow) -> list[str]:
+    topics = list(finding.partitions.items())
+    lines = [
+        f"{escape_controls(topic)}: {partition_ranges(tuple(numbers))}"
+        for topic, numbers in topics[:_MAX_TOPICS]
+    ]
+    if others := topics[_MAX_TOPICS:]:
+        count = sum(len(numbers) for _, numbers in others)
+        lines.append(f"and {count:,} of {format_count(len(others), 'more topic')}")
+    return lines
+
+
+def _recommended_commands(group: GroupExplanation, mapping: str | None) -> list[str]:
+    lines = []
+    kinds = {remedy.kind for finding in group.findings for remedy in finding.remedies}
+    if RemedyKind.MOVE_LEADERS in kinds or RemedyKind.FIT_LEADERS in kinds:
+        command = ["rackward", "leaders", "plan", "--group", group.group]
+        if mapping is not None:
+            command += ["--mapping", mapping]
+        lines += [
+            "",
+            "To move leaders, as far as replicas and other groups permit:",
+            f"  {shlex.join([*command, '-o', 'leaders.json'])}",
+            "  rackward leaders apply leaders.json",
+        ]
+        if group.assigned_by_rackward:
+            lines.append(f"  {shlex.join(['rackward', 'groups', 'rebalance', group.group])}")
+    better = [each for finding in group.findings for each in finding.better]
+    if better:
+        members = {member.id: member for member in group.members}
+        shown = []
+        for each in better[:_MAX_BETTER_MEMBERS]:
+            member = members[each.member]
+            rack = f" in {member.rack}" if member.rack else ""
+            name = member.instance_id or member.client_id
+            shown.append(f"{each.topic}-{each.partition} to {name}{rack}")
+        more = len(better) - len(shown)
+        moves = ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+        lines += ["", f"Moves that would help: {moves}."]
+    return lines
+
+
+def _sentence(words: str) -> str:
+    return escape_controls(words[:1].upper() + words[1:])

@@ -1,0 +1,386 @@
+"""``rackward leaders plan``: plan which replicas should be leaders, given the consumers' racks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+import typer
+
+from placement_core import (
+    ClusterView,
+    InvalidOptionError,
+    TopicPartition,
+)
+from placement_core.leaders import (
+    ConsumerDemand,
+    LeaderLayout,
+    Obstacle,
+    UnmetReads,
+    plan_leaders,
+)
+from rackward.cli import options
+from rackward.cli.live import step_reporter
+from rackward.cli.options import ClusterOptions, LocatorOptions, TopicOptions
+from rackward.cli.output import stderr
+from rackward.cli.plan_output import ChangeResult, PlanFile, PlanOutput, format_now, write_plan
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.readers import (
+    AssignmentKind,
+    Readers,
+    count_rackless_members,
+    may_read_followers,
+    parse_readers,
+    read_groups,
+    readers_of_groups,
+)
+from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes, read_state
+from rackward.kafka.metadata import LATEST, read_log_offsets, unauthorized_topics
+from rackward.kafka.tolerant_reader import TolerantReader
+from rackward.reassignment import BatchLimits, PlanKind
+from rackward.reassignment.plan import build_plan
+from rackward.reassignment.planner import check_not_reassigning, planning_view
+from rackward.units import format_count, format_list
+
+EPILOG = """
+\b
+Examples:
+  rackward leaders plan --group billing -o leaders.json
+  rackward leaders plan --topics orders --readers a=2,b=1 -o leaders.json
+
+Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
+leader-rack-aware assignment. For topics that a range assignor assigns together (partition i of all
+topics to one member), they are upper bounds. All other groups (of the new protocol, of Java, of
+librdkafka, Kafka Streams) keep their partitions: leaders go to the members that own them, and the
+figures are those of groups explain before and after. --assignment sets one of the two for all
+groups. A rebalance may give such partitions to other members: then plan again.
+
+For current assignments, only leaders whose partition becomes local move, and no broker gets more
+than twice the mean of leaders (--max-imbalance). The command lists what is not local after the
+plan, with the reason.
+
+A consumer's rack is its client.rack, or the one that an assignor of rackward sends; --mapping adds
+those of other consumers. The figures count each partition once per group.
+
+Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
+"""
+
+
+class Weights(StrEnum):
+    """Weights of groups relative to each other, per partition."""
+
+    EQUAL = "equal"
+    BYTES = "bytes"
+    RECORDS = "records"
+
+
+class UnmetRow(msgspec.Struct, frozen=True):
+    """Partitions of a group that are not local after the plan; ``rack`` is their members'."""
+
+    group: str
+    reason: Obstacle
+    rack: str | None
+    partitions: dict[str, list[int]]
+
+
+class LayoutResult(msgspec.Struct, frozen=True):
+    """The most partitions that a broker may lead (null: any), and what is not local after the
+    plan."""
+
+    leader_limit: int | None
+    unmet: list[UnmetRow]
+
+
+RESULTS = (PlanFile, ChangeResult, LayoutResult)
+
+
+def plan(
+    *,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", metavar="GROUP", help="A consumer group; may be repeated."),
+    ] = None,
+    readers: Annotated[
+        str | None,
+        typer.Option(
+            "--readers",
+            metavar="RACK=N,...",
+            help="Instead of --group: the number of consumers of --topics in each rack.",
+        ),
+    ] = None,
+    mapping: options.RackMapping = None,
+    assignment: Annotated[
+        AssignmentKind | None,
+        typer.Option(
+            "--assignment",
+            help="The assignment of the groups after the change: current, the members keep their "
+            "partitions; rackward, rackward's assignor follows the leaders. Default: what "
+            "each group's assignor does.",
+        ),
+    ] = None,
+    max_imbalance: Annotated[
+        float | None,
+        typer.Option(
+            "--max-imbalance",
+            metavar="SHARE",
+            min=0.0,
+            help="By what share of the mean a broker may lead more partitions than the mean, "
+            "unless it does so already. Default: 1.0 with current assignments, else any.",
+        ),
+    ] = None,
+    weights: Annotated[
+        Weights,
+        typer.Option(
+            "--weights",
+            help="Weights of groups that need different leaders: all equal, or by the bytes "
+            "stored or records written per partition that they read (of groups that follow, the "
+            "mean).",
+        ),
+    ] = Weights.EQUAL,
+    topics: TopicOptions,
+    levels: Annotated[
+        int | None,
+        typer.Option(
+            "--levels",
+            metavar="N",
+            min=1,
+            help="Compare racks such as /dc1/room2 by their first N levels only.",
+        ),
+    ] = None,
+    locators: LocatorOptions,
+    written: PlanOutput,
+    cluster: ClusterOptions,
+) -> None:
+    """Plan which replicas lead, so that consumers find leaders in their own racks.
+
+    Only the order of replicas changes; no data is copied. Among the layouts with the best locality
+    the plan has the one with the most even leaders per broker, then the fewest changes; with
+    current assignments, the fewest changes come first. Leaders that gain nothing do not move.
+    """
+    _check_options(group, readers, mapping, topics.topics, assignment)
+    written.check()
+    locator = locators.locator()
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    consumers = None if readers is None else parse_readers("--readers", readers)
+    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+        progress("Reading topics")
+        state = read_state(admin)
+        chosen = topics.match(state.topics)
+        if consumers is not None:
+            found = Readers((ConsumerDemand("--readers", chosen, consumers),))
+        else:
+            progress("Reading groups")
+            found = _read_readers(admin, state, group or [], host_racks, assignment)
+        read_topics = found.topics & chosen
+        if not read_topics:
+            raise InvalidOptionError(
+                "the groups read none of the selected topics: change --topics or --exclude"
+            )
+        check_not_reassigning(read_topics, state)
+        view = planning_view(state, locator)
+        progress("Reading sizes of partitions")
+        found = _with_weights(admin, view, found, weights)
+        if max_imbalance is None:
+            max_imbalance = found.max_imbalance
+        progress("Planning")
+        layout = plan_leaders(
+            view,
+            found.demands,
+            assignments=found.assignments,
+            topics=read_topics,
+            levels=levels,
+            max_imbalance=max_imbalance,
+            only_gains=True,
+        )
+    built = build_plan(
+        PlanKind.LEADERS,
+        layout.moves,
+        state,
+        view,
+        created_at=format_now(),
+        options={
+            "groups": list(group or []),
+            "readers": {
+                f"{demand.name} in {rack or '?'}": count
+                for demand in found.demands
+                for rack, count in demand.consumers.items()
+            },
+            "current_assignments": [each.name for each in found.assignments],
+            "max_imbalance": max_imbalance,
+            "weights": weights.value,
+            "topics": topics.topics,
+            "exclude": topics.exclude,
+            "levels": levels,
+            "proved_most_local": layout.locality_proved,
+        },
+        rack_source=locators.source(),
+        sizes={},
+        limits=BatchLimits(),
+        localities=layout.localities,
+    )
+    write_plan(
+        "leaders plan",
+        built,
+        view,
+        written,
+        notes=list(unmet_notes(layout, view)),
+        more=layout_result(layout),
+    )
+    if not layout.locality_proved:
+        stderr().print(
+            "Some groups share only part of their topics, or brokers lead as many partitions as "
+            "--max-imbalance permits: the plan may not have the best locality."
+        )
+
+
+def _check_options(
+    group: Sequence[str] | None,
+    readers: str | None,
+    mapping: str | None,
+    topics: str | None,
+    assignment: AssignmentKind | None,
+) -> None:
+    if bool(group) == (readers is not None):
+        raise InvalidOptionError("specify --group (repeatable) or --readers")
+    if readers is not None and topics is None:
+        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
+    if mapping is not None and not group:
+        raise InvalidOptionError("--mapping is for the members of groups: give --group")
+    if assignment is not None and not group:
+        raise InvalidOptionError("--assignment is that of groups: give --group")
+
+
+def _read_readers(
+    admin: AdminConnection,
+    state: ClusterState,
+    names: Sequence[str],
+    host_racks: HostRacks,
+    assignment: AssignmentKind | None,
+) -> Readers:
+    groups = read_groups(admin, state, list(dict.fromkeys(names)))
+    if rackless := count_rackless_members(groups, host_racks):
+        stderr().print(
+            f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "
+            "their partitions as not local; see --mapping.",
+            style="yellow",
+        )
+    selectors = TolerantReader(admin).replica_selectors(sorted(state.view.racks()))
+    following = [each.id for each in groups if may_read_followers(each, selectors)]
+    if following:
+        stderr().print(
+            f"Brokers have a replica selector: members of {format_list(following)} that fetch with "
+            "a rack read from in-sync replicas in it, wherever leaders are.",
+            style="yellow",
+        )
+    readers = readers_of_groups(groups, host_racks, assignment)
+    if hidden := unauthorized_topics(admin, readers.topics - state.topic_ids.keys()):
+        topics = format_count(len(hidden), "topic")
+        stderr().print(
+            f"Not planned: {topics} of these groups that this user may not describe "
+            f"({format_list(hidden)}): grant this user Describe on them",
+            style="yellow",
+        )
+    return readers
+
+
+def _with_weights(
+    admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights
+) -> Readers:
+    """Return the readers, weighted by their partitions: demands by the mean of theirs."""
+    alone = not readers.assignments and len(readers.demands) < 2
+    if weights is Weights.EQUAL or alone:
+        return readers
+    topics = readers.topics
+    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
+    read: Callable[[AdminConnection, Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
+    read = _read_bytes if weights is Weights.BYTES else _read_records
+    # The weight of an empty topic is small, but not 0.
+    amounts = {tp: float(max(amount, 1)) for tp, amount in read(admin, leaders).items()}
+    demands = []
+    for demand in readers.demands:
+        of_demand = [amounts.get(tp, 0.0) for tp in leaders if tp.topic in demand.topics]
+        mean = sum(of_demand) / len(of_demand) if of_demand else 0.0
+        demands.append(replace(demand, weight=max(mean, 1.0)))
+    assignments = [
+        replace(each, weights={tp: amounts.get(tp, 1.0) for tp in each.racks})
+        for each in readers.assignments
+    ]
+    return Readers(tuple(demands), tuple(assignments))
+
+
+def _read_bytes(
+    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
+    return {tp: sizes[tp, leader].bytes for tp, leader in leaders.items() if (tp, leader) in sizes}
+
+
+def _read_records(
+    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for broker in sorted(set(leaders.values())):
+        led = [tp for tp, leader in leaders.items() if leader == broker]
+        offsets.update(read_log_offsets(admin, broker, led, LATEST))
+    return offsets
+
+
+# What is not local after the plan.
+
+
+def unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
+    """Yield a sentence for each reason of each group."""
+    for unmet in layout.unmet:
+        count = format_count(len(unmet.partitions), "partition")
+        yield f"{unmet.name}: {count} not local: {_reason(unmet, layout, view)}."
+
+
+def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
+    rack = unmet.rack or ""
+    match unmet.obstacle:
+        case Obstacle.UNREAD:
+            return "no member owns them"
+        case Obstacle.RACKLESS_MEMBER:
+            return "the racks of their members are unknown; see --mapping"
+        case Obstacle.NO_BROKER_IN_RACK:
+            return f"their members are in rack {rack}, which has no brokers"
+        case Obstacle.NO_REPLICA_IN_RACK:
+            return (
+                f"they have no replica in their members' rack {rack}; to add one: "
+                f"{_placement_command(unmet, view)}"
+            )
+        case Obstacle.NOT_SELECTED:
+            return "their topics are not selected; see --topics and --exclude"
+        case Obstacle.LEADER_LIMIT:
+            return (
+                f"the brokers in rack {rack} lead as many partitions as --max-imbalance permits "
+                f"({layout.leader_limit:,})"
+            )
+        case Obstacle.OTHER_READERS:
+            return "other groups read them in another rack"
+
+
+def _placement_command(unmet: UnmetReads, view: ClusterView) -> str:
+    """Return the command that gives the partitions a replica in each rack."""
+    racks = len({rack for rack in view.racks().values() if rack is not None})
+    topics = sorted({tp.topic for tp in unmet.partitions})
+    factor = max(len(view.replicas[tp]) for tp in unmet.partitions)
+    command = ["rackward", "placement", "plan", "--topics", ",".join(topics)]
+    if factor < racks:
+        command += ["--replication-factor", str(racks)]
+    return shlex.join(command)
+
+
+def layout_result(layout: LeaderLayout) -> LayoutResult:
+    """Return what the JSON of the command has of a layout."""
+    rows = []
+    for unmet in layout.unmet:
+        partitions: dict[str, list[int]] = {}
+        for topic, number in unmet.partitions:
+            partitions.setdefault(topic, []).append(number)
+        rows.append(UnmetRow(unmet.name, unmet.obstacle, unmet.rack, partitions))
+    return LayoutResult(layout.leader_limit, rows)

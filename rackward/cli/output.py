@@ -1,0 +1,251 @@
+"""What commands show: tables, plain text in pipes, JSON of any value, prompts, pages, log lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Column, Table
+from rich.text import Text
+
+from placement_core import InvalidOptionError
+from rack_traffic.atomic_write import write_atomically
+from rack_traffic.errors import OutputError
+from rackward.cli.options import RunOptions
+
+SCHEMA_VERSION = 1
+"""Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
+field is added."""
+
+NO_RACK = "(no rack)"
+
+_UNLIMITED_WIDTH = 100_000
+_NUMBER_LIST = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def stdout() -> Console:
+    """Return a console on stdout: as wide as the terminal; in pipes without wrapping or colours."""
+    return _console(stderr=False)
+
+
+def stderr() -> Console:
+    """Return a console on stderr, for what accompanies JSON or a plan on stdout."""
+    return _console(stderr=True)
+
+
+def table_console(as_json: bool) -> Console:
+    """Return the console for tables: stdout, or stderr if stdout is for JSON."""
+    return stderr() if as_json else stdout()
+
+
+def escape_controls(text: str) -> str:
+    """Return ``text`` with control and bidirectional characters as ``\\x1b`` or ``\\u202e``.
+
+    Names of groups, clients and racks may contain any character. Terminals would execute them.
+    """
+    return _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def print_json(command: str, *values: Any) -> None:
+    """Print the fields of ``values`` as one JSON object, after the command's name.
+
+    A value is a dict, or an object whose fields are listed in the reference (docs/reference/json).
+    """
+    sys.stdout.write(format_json(command, *values))
+
+
+def format_json(command: str, *values: Any) -> str:
+    """Return the text of `print_json`; lists of numbers are on one line."""
+    text = _escape_json(json.dumps(_document(command, *values), indent=2, ensure_ascii=False))
+    # JSON strings contain no line breaks, so that no string matches.
+    return _NUMBER_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n"
+
+
+def print_json_line(command: str, event: str, *values: Any) -> None:
+    """Print one line of JSON about an event, and flush it."""
+    document = _document(command, {"event": event}, *values)
+    sys.stdout.write(_escape_json(json.dumps(document, ensure_ascii=False)) + "\n")
+    sys.stdout.flush()
+
+
+def _document(command: str, *values: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "command": command}
+    for value in values:
+        document |= msgspec.to_builtins(value, str_keys=True)
+    return document
+
+
+def _escape_json(text: str) -> str:
+    # json escapes the control characters below 0x20 only. Line breaks are between its tokens.
+    return "\n".join(
+        _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+        for line in text.split("\n")
+    )
+
+
+def table(*columns: str | Column, title: str | None = None, expand: bool = False) -> Table:
+    """Return an empty table in the style of all commands.
+
+    A column is a heading, of text that is folded where it does not fit, or a `number`.
+    """
+    return Table(
+        *(Column(each, overflow="fold") if isinstance(each, str) else each for each in columns),
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        expand=expand,
+    )
+
+
+def number(heading: str) -> Column:
+    """Return a column of figures, which are on the right and not wrapped."""
+    return Column(heading, justify="right", no_wrap=True)
+
+
+def text(value: object) -> str:
+    """Return a value for a cell: figures with thousands separators, nothing for None."""
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+class _EscapingConsole(Console):
+    """Escapes control characters other than line breaks, in strings and in all that is rendered."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        # Before the layout, so that columns are as wide as the escaped text.
+        return super().render_str(_escape_lines(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        # A Text passes no render_str. Its columns are as wide as before: commands escape its text.
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(_escape_lines(segment.text), segment.style)
+
+
+def _escape_lines(text: str) -> str:
+    return "\n".join(map(escape_controls, text.split("\n")))
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    piped = not stream.isatty() and "COLUMNS" not in os.environ
+    return _EscapingConsole(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=_UNLIMITED_WIDTH if piped else None,
+        soft_wrap=piped,
+    )
+
+
+# ---- Confirmation.
+
+
+def require_confirmation(run: RunOptions, plan: str | None = None) -> None:
+    """Raise InvalidOptionError if a prompt will be needed and stdin cannot answer it.
+
+    Commands call this first, before they connect. ``plan`` is the path of a plan, if there is one;
+    ``-`` uses up stdin.
+    """
+    if run.yes or run.dry_run:
+        return
+    reason = "stdin is not a terminal" if plan != "-" else "the plan is read from stdin"
+    if plan == "-" or not sys.stdin.isatty():
+        raise InvalidOptionError(f"confirmation needed but {reason}: pass --yes or --dry-run")
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Return if ``yes``, or if the user confirms; otherwise raise typer.Exit(1)."""
+    if yes:
+        return
+    try:
+        confirmed = typer.confirm(escape_controls(question), err=True)
+    except typer.Abort:
+        # The end of the input: Ctrl-D.
+        typer.echo(err=True)
+        confirmed = False
+    if not confirmed:
+        typer.echo("Nothing was changed.", err=True)
+        raise typer.Exit(1)
+
+
+# ---- Pages.
+
+
+def check_folder(option: str, file: Path) -> None:
+    """Raise InvalidOptionError, which names ``option``, if the file's folder does not exist."""
+    if not file.parent.is_dir():
+        raise InvalidOptionError(
+            f"{option} {file}: the folder {file.parent} does not exist: create it first"
+        )
+
+
+def write_page(file: Path, page: str) -> int:
+    """Write the page atomically; return its size in bytes. Raises OutputError."""
+    content = page.encode()
+    try:
+        with write_atomically(file) as opened:
+            opened.write(content)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+    return len(content)
+
+
+# ---- Log lines.
+
+_MAX_MESSAGE = 2000
+"""Characters of a logged message: peers send names of up to 32 KB, and errors quote them."""
+
+
+class _EscapingFormatter(logging.Formatter):
+    """One line per message: control characters are escaped, and long messages are cut.
+
+    The lines of a traceback, whose last ones are the text of the error, are escaped and indented.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        cut = record.message[: _MAX_MESSAGE + 1]
+        record.message = cut if len(cut) <= _MAX_MESSAGE else f"{cut[: _MAX_MESSAGE - 3]}..."
+        record.message = escape_controls(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {escape_controls(line[:_MAX_MESSAGE])}" for line in lines)
+
+
+@contextmanager
+def log_to_stderr(name: str) -> Iterator[None]:
+    """Write what the logger ``name`` and its children log to stderr, with the time."""
+    log = logging.getLogger(name)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -1,1 +1,0 @@
-"""Tables, JSON and progress lines that the commands print."""

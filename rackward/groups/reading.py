@@ -1,0 +1,343 @@
+"""Reading what an audit needs: groups, the offsets and sizes of their logs, and so their rates.
+
+Requests are batched by the broker that has to answer them, see `TolerantReader`. A group or a
+broker that cannot be read costs only its own figures.
+
+How many bytes each group reads of each partition per second has two sources, and the report says
+which one counts:
+
+- *Watched*: two samples of the cluster, some seconds apart. A group that committed offsets in
+  between reads what it committed past. Any other group is assumed to read what was written.
+- *Logs*: without watching, every group is assumed to read once what was written in the last 24
+  hours; of logs that begin later (new topics, short retention), what was written in the last hour.
+
+Records become bytes by the growth of a log in size and in offsets between the samples, else by its
+size over its number of offsets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from placement_core import TopicPartition
+from rackward.groups.readers import topics_read
+from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
+from rackward.kafka.groups import CLASSIC, CONSUMER, CommittedOffsets, Group, ListedGroup
+from rackward.kafka.metadata import read_reassignments
+from rackward.kafka.tolerant_reader import Logs, TolerantReader
+from rackward.topics.creator import read_min_isr
+from rackward.units import format_count, format_duration, matches_name
+
+# ---- The cluster and its groups.
+
+Progress = Callable[[str], None]
+"""Is called with what is being done, whenever that changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """A group as far as it could be read: with its members, or with the ``error``."""
+
+    listed: ListedGroup
+    coordinator: int
+    group: Group | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReading:
+    """A cluster and its groups, sorted by name.
+
+    ``faults`` are lines about what could not be read. ``min_isr`` is min.insync.replicas by topic;
+    None if it could not be read. ``selectors`` is replica.selector.class by broker, empty if it is
+    not set; brokers that could not be read are missing.
+    """
+
+    state: ClusterState
+    groups: tuple[GroupReading, ...]
+    faults: tuple[str, ...] = ()
+    min_isr: Mapping[str, int] | None = None
+    selectors: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def topics_read(self) -> frozenset[str]:
+        """The topics that groups read."""
+        described = (each.group for each in self.groups if each.group is not None)
+        return frozenset[str]().union(*map(topics_read, described))
+
+
+def read_cluster(
+    admin: AdminConnection, patterns: Collection[str], progress: Progress
+) -> ClusterReading:
+    """Read the metadata and the groups whose name matches a pattern.
+
+    Raises AdminError if the metadata cannot be read.
+    """
+    progress("Reading the metadata")
+    state = read_state(admin, reassignments=False)
+    reader = TolerantReader(admin)
+    try:
+        state = state.with_reassignments(read_reassignments(admin))
+    except AdminError as error:
+        reader.add_faults(str(error))
+    groups: dict[str, GroupReading] = {}
+    for broker in sorted(state.view.racks()):
+        listed = [
+            each
+            for each in reader.listed_groups(broker)
+            if any(matches_name(each.id, pattern) for pattern in patterns)
+        ]
+        groups.update((each.id, GroupReading(each, broker)) for each in listed)
+        for described, refused in reader.described_groups(broker, listed):
+            for group in described:
+                groups[group.id] = replace(groups[group.id], group=group)
+            for name, refusal in refused.items():
+                groups[name] = replace(groups[name], error=str(refusal))
+            progress(f"Reading groups: {format_count(len(groups), 'group')}")
+    readings = tuple(_with_reason(groups[name], reader) for name in sorted(groups))
+    progress("Reading the configuration of brokers")
+    selectors = reader.replica_selectors(sorted(state.view.racks()))
+    return ClusterReading(state, readings, tuple(reader.faults), selectors=selectors)
+
+
+def _with_reason(reading: GroupReading, reader: TolerantReader) -> GroupReading:
+    """Return the reading with an error if the group was not described."""
+    if reading.group is not None or reading.error is not None:
+        return reading
+    if reading.listed.type not in (CLASSIC, CONSUMER):
+        return replace(reading, error=f"it is a {reading.listed.type} group")
+    detail = next(reversed(reader.faults), "no response")
+    return replace(reading, error=f"broker {reading.coordinator} did not describe it: {detail}")
+
+
+def with_min_isr(admin: AdminConnection, reading: ClusterReading) -> ClusterReading:
+    """Return the reading with min.insync.replicas; with a fault if it cannot be read."""
+    try:
+        return replace(reading, min_isr=read_min_isr(admin, reading.state.topics))
+    except AdminError as error:
+        return replace(reading, faults=(*reading.faults, f"min.insync.replicas: {error}"))
+
+
+# ---- Rates, as pure functions of samples.
+
+DAY_SECONDS, HOUR_SECONDS = 86_400, 3600
+
+ASSUMED_RECORD_BYTES = 1000.0
+"""Size of a record of a log whose size could not be read."""
+
+Rates = Mapping[TopicPartition, float]
+"""Bytes per second. A missing partition has none."""
+
+
+class RateSource(Enum):
+    """Where the rates of a group come from."""
+
+    COMMITTED = "committed"
+    """The offsets that it committed while it was watched."""
+
+    WRITTEN = "written"
+    """What was written while it was watched: it committed nothing."""
+
+    LOGS = "logs"
+    """What was written in the last day or hour: it was not watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Logs and committed offsets at one moment; times in seconds of a monotonic clock."""
+
+    logs: Logs
+    committed: CommittedOffsets
+    logs_at: float
+    committed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRates:
+    """The rates of all groups.
+
+    written
+        What is written, of each partition that a group reads.
+    committed
+        Group to what it read, for groups that committed while they were watched.
+    watched_seconds
+        How long they were watched; None if the rates are those of the logs.
+    unsized
+        The number of partitions whose records are assumed to have ASSUMED_RECORD_BYTES.
+    """
+
+    written: Rates = field(default_factory=dict)
+    committed: Mapping[str, Rates] = field(default_factory=dict)
+    watched_seconds: float | None = None
+    unsized: int = 0
+
+    def of(self, group: str) -> tuple[Rates, RateSource]:
+        """Return the rates of a group and their source."""
+        if self.watched_seconds is None:
+            return self.written, RateSource.LOGS
+        if group in self.committed:
+            return self.committed[group], RateSource.COMMITTED
+        return self.written, RateSource.WRITTEN
+
+
+def begins_within_day(logs: Logs, day: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """Return the partitions with records whose logs begin in the last 24 hours, sorted.
+
+    ``day`` has the offset of the first record of the last 24 hours, of partitions that have one.
+    """
+    return sorted(
+        tp for tp, first in day.items() if first <= logs.starts.get(tp, 0) < logs.ends.get(tp, 0)
+    )
+
+
+def rates_of_logs(
+    logs: Logs, day: Mapping[TopicPartition, int], hour: Mapping[TopicPartition, int]
+) -> ReadRates:
+    """Return the rates of what was written.
+
+    ``day`` and ``hour`` have the offset of the first record of the last 24 hours and of the last
+    hour, of partitions that have one; ``hour`` only those of `begins_within_day`.
+    """
+    of_the_hour = set(begins_within_day(logs, day))
+    rates = {}
+    for tp, end in logs.ends.items():
+        short = tp in of_the_hour
+        first = (hour if short else day).get(tp, end)
+        records = (end - first) / (HOUR_SECONDS if short else DAY_SECONDS)
+        rates[tp] = max(0.0, records) * _record_bytes(logs, tp)
+    return ReadRates(written=rates, unsized=_unsized(logs))
+
+
+def watched_rates(before: Sample, after: Sample) -> ReadRates:
+    """Return the rates between two samples, at least one millisecond apart."""
+    seconds = max(after.logs_at - before.logs_at, 0.001)
+    written, record_bytes = {}, {}
+    for tp, end in after.logs.ends.items():
+        records = end - before.logs.ends.get(tp, end)
+        growth = after.logs.sizes.get(tp, 0) - before.logs.sizes.get(tp, 0)
+        if records > 0 and growth > 0 and tp in before.logs.sizes:
+            record_bytes[tp] = growth / records
+        else:
+            record_bytes[tp] = _record_bytes(after.logs, tp)
+        written[tp] = max(records, 0) * record_bytes[tp] / seconds
+    committed = {}
+    seconds_of_commits = max(after.committed_at - before.committed_at, 0.001)
+    for group, offsets in after.committed.items():
+        earlier = before.committed.get(group, {})
+        records_read = {tp: offset - earlier[tp] for tp, offset in offsets.items() if tp in earlier}
+        if any(records_read.values()):
+            committed[group] = {
+                tp: max(records, 0) * record_bytes.get(tp, 0.0) / seconds_of_commits
+                for tp, records in records_read.items()
+            }
+    return ReadRates(written, committed, seconds, _unsized(after.logs))
+
+
+def _record_bytes(logs: Logs, tp: TopicPartition) -> float:
+    """Return the mean size of a record of a log; 0 of an empty log."""
+    records = logs.ends.get(tp, 0) - logs.starts.get(tp, 0)
+    if tp not in logs.sizes:
+        return ASSUMED_RECORD_BYTES
+    return logs.sizes[tp] / records if records > 0 else 0.0
+
+
+def _unsized(logs: Logs) -> int:
+    return sum(tp not in logs.sizes for tp in logs.ends)
+
+
+# ---- Reading the samples.
+
+
+def read_rates(
+    admin: AdminConnection,
+    reading: ClusterReading,
+    progress: Progress,
+    now: Callable[[], float] = time.time,
+) -> tuple[ReadRates, tuple[str, ...]]:
+    """Return the rates of what was written in the last day or hour, and faults."""
+    reader = TolerantReader(admin)
+    by_leader = _by_leader(reading)
+    logs = _read_logs(reader, by_leader, progress)
+    milliseconds = int(now() * 1000)
+    day: dict[TopicPartition, int] = {}
+    hour: dict[TopicPartition, int] = {}
+    for leader, tps in by_leader.items():
+        progress(f"Reading the offsets of a day ago: broker {leader}")
+        reader.read_offsets(leader, tps, milliseconds - DAY_SECONDS * 1000, day)
+    recent = set(begins_within_day(logs, day))
+    for leader, tps in by_leader.items():
+        young = [tp for tp in tps if tp in recent]
+        reader.read_offsets(leader, young, milliseconds - HOUR_SECONDS * 1000, hour)
+    return rates_of_logs(logs, day, hour), tuple(reader.faults)
+
+
+def watch_rates(
+    admin: AdminConnection,
+    reading: ClusterReading,
+    seconds: float,
+    wait: Callable[[float], bool],
+    progress: Progress,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[ReadRates, tuple[str, ...]]:
+    """Watch the cluster for ``seconds``; return the rates, and faults.
+
+    ``wait`` waits so many seconds and returns whether to end early; it is called about once a
+    second.
+    """
+    reader = TolerantReader(admin)
+    by_leader = _by_leader(reading)
+    before = _sample(reader, reading, by_leader, progress, clock)
+    end = clock() + seconds
+    while (left := end - clock()) > 0:
+        progress(f"Watching: {format_duration(left)} left (Ctrl-C ends it early)")
+        if wait(min(1.0, left)):
+            break
+    after = _sample(reader, reading, by_leader, progress, clock)
+    return watched_rates(before, after), tuple(reader.faults)
+
+
+def _sample(
+    reader: TolerantReader,
+    reading: ClusterReading,
+    by_leader: Mapping[int, Sequence[TopicPartition]],
+    progress: Progress,
+    clock: Callable[[], float],
+) -> Sample:
+    # Ends before commits, so that a commit is at most a little beyond the end of its log.
+    logs_at = clock()
+    logs = _read_logs(reader, by_leader, progress)
+    committed_at = clock()
+    committed: CommittedOffsets = {}
+    by_coordinator: dict[int, list[str]] = {}
+    for each in reading.groups:
+        if each.group is not None:
+            by_coordinator.setdefault(each.coordinator, []).append(each.listed.id)
+    for broker, ids in by_coordinator.items():
+        progress(f"Reading committed offsets: broker {broker}")
+        for offsets, refused in reader.committed_offsets(broker, ids):
+            committed.update(offsets)
+            reader.add_faults(*map(str, refused.values()))
+    return Sample(logs, committed, logs_at, committed_at)
+
+
+def _read_logs(
+    reader: TolerantReader, by_leader: Mapping[int, Sequence[TopicPartition]], progress: Progress
+) -> Logs:
+    logs = Logs()
+    for leader, tps in by_leader.items():
+        progress(f"Reading log sizes: broker {leader}")
+        reader.read_logs(leader, tps, logs)
+    return logs
+
+
+def _by_leader(reading: ClusterReading) -> dict[int, list[TopicPartition]]:
+    """Return the partitions that groups read, by the broker that leads them."""
+    topics = reading.topics_read
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp, leader in sorted(reading.state.view.known_leaders.items()):
+        if tp.topic in topics:
+            by_leader.setdefault(leader, []).append(tp)
+    return dict(sorted(by_leader.items()))

@@ -1,0 +1,170 @@
+"""Consoles, JSON and confirmation."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+import rackward
+from placement_core import InvalidOptionError
+from rackward.cli.options import RunOptions
+from rackward.cli.output import (
+    confirm,
+    escape_controls,
+    log_to_stderr,
+    print_json,
+    print_json_line,
+    require_confirmation,
+    stdout,
+    table,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("orders-größe", "orders-größe"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("a\x9bb\x7f", "a\\x9bb\\x7f"),
+        ("gro\u202eup", "gro\\u202eup"),
+    ],
+)
+def test_control_characters_are_escaped(text: str, escaped: str) -> None:
+    assert escape_controls(text) == escaped
+
+
+def test_consoles_escape_control_characters_in_lines_and_cells(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = table("name\nof the member", title="group \x1b[31m")
+    rows.add_row("client\x07-1\x1b]0;title")
+    console = stdout()
+    console.print(rows)
+    console.print("first line\nsecond \x1b[1m line", style="bold")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "group \\x1b[31m" in shown
+    assert "client\\x07-1\\x1b]0;title" in shown
+    assert "first line\nsecond \\x1b[1m line" in shown
+
+
+def test_text_objects_in_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("finding")
+    rows.add_row(Text("member \x1b[2J\x9b1m \u202e", style="red"))
+    stdout().print(Padding(rows, (0, 0, 0, 2)))
+    shown = capsys.readouterr().out
+    assert "member \\x1b" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
+
+
+def test_json_has_no_control_characters_and_is_read_as_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    value = "a\x1b[31m\x7f\x9b1m\n\u2028\u202eb"
+    print_json("groups explain", {"group": value})
+    print_json_line("placement apply", "done", {"group": value})
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.split("\n"))
+    first, last = shown.rstrip("\n").rsplit("\n", 1)
+    assert json.loads(first)["group"] == json.loads(last)["group"] == value
+
+
+FORGED = "x\n2026-01-01 00:00:00,000 CRITICAL forged\r\x1b[31m\u2028\u202e"
+
+
+@pytest.mark.parametrize(
+    "logger",
+    [
+        "rackward.controller",
+        "rackward.topics.pending_replicas",
+        "rackward.collector",
+        "rackward.placement_service",
+        "rackward.assignors",
+        "rackward.traffic",
+    ],
+)
+def test_a_logged_message_is_one_short_line(
+    logger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger(logger)
+    with log_to_stderr("rackward"):
+        log.warning("group=%s", FORGED)
+        log.warning("group=%s", "g" * 32_768)
+        log.info("%s", FORGED * 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    for line, level in zip(lines, ("WARNING", "WARNING", "INFO"), strict=True):
+        assert line.isprintable()
+        assert f" {level} " in line[:40]
+        assert len(line) < 4 * 2000
+    assert "group=x\\n2026-01-01 00:00:00,000 CRITICAL forged\\r\\x1b[31m\\u2028\\u202e" in lines[0]
+
+
+def test_no_command_logs_with_another_handler() -> None:
+    """The processes of measured groups write to a file, on a cluster started for that."""
+    folder = Path(rackward.__file__).parent
+    handlers = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(r"logging\.\w*Handler\(|basicConfig", path.read_text()) is not None
+    }
+    assert handlers - {"cli/main.py", "bench/groups.py"} == {"cli/output.py"}
+
+
+def test_the_text_of_an_error_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with log_to_stderr("rackward"):
+        try:
+            raise OSError(FORGED * 1000)
+        except OSError:
+            logging.getLogger("rackward.placement_service").warning("failed", exc_info=True)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith(" WARNING failed")
+    assert others
+    assert all(line.isprintable() and line.startswith("  ") for line in others)
+    assert all(len(line) < 4 * 2000 for line in others)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (None, "confirmation needed but stdin is not a terminal: pass --yes or --dry-run"),
+        ("plan.json", "confirmation needed but stdin is not a terminal: pass --yes or --dry-run"),
+        ("-", "confirmation needed but the plan is read from stdin: pass --yes or --dry-run"),
+    ],
+)
+def test_commands_need_a_terminal_to_ask_for_confirmation(
+    plan: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(InvalidOptionError, match=message):
+        require_confirmation(RunOptions(), plan)
+    require_confirmation(RunOptions(yes=True), plan)
+    require_confirmation(RunOptions(dry_run=True), plan)
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_declining_exits_with_status_1(
+    answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    with pytest.raises(typer.Exit) as exit_info:
+        confirm("Create topic orders?", yes=False)
+    assert exit_info.value.exit_code == 1
+    assert capsys.readouterr().err.endswith("Nothing was changed.\n")
+
+
+def test_confirming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    confirm("Create topic orders?", yes=False)
+    confirm("Create topic orders?", yes=True)

@@ -1,0 +1,359 @@
+"""The audit against explanations, layouts of the whole cluster, and counts made here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assignors.explain import Reason
+from placement_core import RACK_AWARE_SELECTOR, ClusterView, TopicPartition, parse_rack
+from placement_core.leaders import plan_leaders
+from rack_traffic.prices import PriceRule, PriceTable
+from rackward.groups.audit import SECONDS_PER_MONTH, audit_reading, groups_sharing_topics
+from rackward.groups.audit_report import AuditReport, SelectorBrokers
+from rackward.groups.explain import explain_group
+from rackward.groups.host_racks import HostRacks
+from rackward.groups.next_steps import StepKind, can_be_reassigned
+from rackward.groups.readers import AssignmentKind, readers_of_groups, topics_read
+from rackward.groups.reading import ClusterReading, GroupReading, RateSource, ReadRates
+from rackward.kafka import ClusterState
+from rackward.kafka.groups import Group, GroupMember, ListedGroup
+from tests.support.described_groups import random_group
+from tests.support.placement import random_view
+from tests.support.simulated_cluster import cluster_state
+
+
+def reading(state: ClusterState, *groups: Group) -> ClusterReading:
+    readings = (
+        GroupReading(ListedGroup(each.id, each.protocol_type, each.type, each.state), 0, each)
+        for each in groups
+    )
+    return ClusterReading(state, tuple(readings))
+
+
+def audit(read: ClusterReading, rates: ReadRates | None = None) -> AuditReport:
+    return audit_reading(read, rates or ReadRates(), PriceTable(), HostRacks())
+
+
+def random_state(rng: random.Random) -> ClusterState:
+    view = random_view(rng, rng.randint(1, 30), "tsu")
+    live = view.racks()
+    leaders = {
+        tp: next(broker for broker in row if broker in live)
+        for tp, row in view.replicas.items()
+        if any(broker in live for broker in row)
+    }
+    topic_ids = dict.fromkeys(tp.topic for tp in view.replicas)
+    return ClusterState("c", replace(view, leaders=leaders), topic_ids=topic_ids)
+
+
+def only(view: ClusterView, group: Group) -> ClusterView:
+    topics = topics_read(group)
+    return replace(
+        view,
+        replicas={tp: row for tp, row in view.replicas.items() if tp.topic in topics},
+        leaders={tp: each for tp, each in view.known_leaders.items() if tp.topic in topics},
+    )
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_figures_match_explanations_and_layouts(block: int) -> None:
+    moved = 0
+    for seed in range(block * 20, block * 20 + 20):
+        rng = random.Random(seed)
+        state = random_state(rng)
+        groups = [random_group(rng, state.view, f"g{n}") for n in range(rng.randint(1, 3))]
+        rates = ReadRates(written={tp: rng.random() for tp in state.view.replicas})
+        rows = {row.group: row for row in audit(reading(state, *groups), rates).groups}
+        for group in groups:
+            row = rows[group.id]
+            explained = explain_group(group, only(state.view, group), HostRacks())
+            explanation = explained.explanation
+            assert row.now is not None
+            assert row.assignor is not None
+            assert row.layout is not None
+            assert row.now.off_rack == explanation.off_rack, f"seed {seed}"
+            assert row.assignor.off_rack == explanation.optimum, f"seed {seed}"
+            assert row.local == explanation.local, f"seed {seed}"
+            assert row.unknown == explanation.unknown + explanation.unread, f"seed {seed}"
+            assert row.partitions == explanation.partitions, f"seed {seed}"
+            crossing = count_crossing(group, state.view, rates.written)
+            assert row.now.crossing == pytest.approx(crossing, abs=0.001), f"seed {seed}"
+            assert [each.count for each in row.findings] == [
+                each.count for each in explanation.findings
+            ]
+        # One group alone is laid out as `leaders plan` does it.
+        group = groups[0]
+        (alone,) = audit(reading(state, group), rates).groups
+        assert alone.now is not None
+        assert alone.assignor is not None
+        assert alone.layout is not None
+        kind = AssignmentKind.REASSIGNED if can_be_reassigned(group) else AssignmentKind.CURRENT
+        readers = readers_of_groups([group], HostRacks(), kind)
+        layout = plan_leaders(
+            state.view,
+            readers.demands,
+            assignments=readers.assignments,
+            topics=readers.topics & set(state.topic_ids),
+            max_imbalance=readers.max_imbalance,
+            only_gains=True,
+        )
+        reachable = alone.assignor if can_be_reassigned(group) else alone.now
+        leaders = {**state.view.known_leaders, **{tp: o[0] for tp, o in layout.order.items()}}
+        then = explain_group(
+            group, only(replace(state.view, leaders=leaders), group), HostRacks()
+        ).explanation
+        after = then.optimum if can_be_reassigned(group) else then.off_rack
+        assert alone.layout.off_rack == min(after, reachable.off_rack), f"seed {seed}"
+        moved += alone.layout.off_rack < reachable.off_rack
+    assert moved
+
+
+def count_crossing(group: Group, view: ClusterView, rates: Mapping[TopicPartition, float]) -> float:
+    """Return the bytes per second between two known racks, counted here."""
+    owners: dict[TopicPartition, list[str | None]] = {}
+    for member in group.members:
+        for topic, numbers in member.assignment.items():
+            for number in numbers:
+                owners.setdefault(TopicPartition(topic, number), []).append(member.rack)
+    racks = view.racks()
+    total = 0.0
+    for tp, members in owners.items():
+        leader = view.leader(tp)
+        rack = None if leader is None else parse_rack(racks.get(leader))
+        if len(members) == 1 and rack and parse_rack(members[0]) not in (None, rack):
+            total += rates.get(tp, 0.0)
+    return total
+
+
+def group(name: str, shares: Sequence[Sequence[int]], **fields: object) -> Group:
+    """Return a group of topic "t" with a member per share, in the racks a, b, c in turn."""
+    members = tuple(
+        GroupMember(
+            f"{name}-{n}",
+            None,
+            f"consumer-{name}-{n}",
+            "/10.0.0.1",
+            "abc"[n % 3],
+            frozenset({"t"}),
+            {"t": tuple(share)},
+            can_send_rack=True,
+        )
+        for n, share in enumerate(shares)
+    )
+    values: dict[str, object] = {
+        "type": "classic",
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "generation": 1,
+        "members": members,
+        **fields,
+    }
+    return Group(name, **values)  # type: ignore[arg-type]
+
+
+STATE = cluster_state(
+    {"t": [(0, 2, 4)] * 4 + [(2, 4, 0), (4, 0, 2)]}, ("a", "a", "b", "b", "c", "c")
+)
+"""Partitions 0 to 3 are led in rack a, 4 in b and 5 in c."""
+
+
+def test_costs_and_totals() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    near = group("near", [(0, 1), (4, 2), (5, 3)], protocol="leader-rack-aware-range")
+    prices = PriceTable((PriceRule(0.02), PriceRule(0.5, from_rack="a", to_rack="c")))
+    rates = ReadRates(
+        written=dict.fromkeys(STATE.view.replicas, 1e6),
+        committed={"near": {TopicPartition("t", 3): 2e6}},
+        watched_seconds=10.0,
+    )
+    report = audit_reading(reading(STATE, near, far), rates, prices, HostRacks())
+    assert [row.group for row in report.groups] == ["far", "near"]
+    costly, cheap = report.groups
+    month = SECONDS_PER_MONTH / 1e9
+    assert costly.now is not None
+    assert cheap.now is not None
+    # Partitions 5 (c to a), 2 and 3 (a to c), and then 4, 0 and 1 between a and b.
+    assert costly.now.cost == pytest.approx((3 * 0.5 + 3 * 0.02) * 1e6 * month)
+    assert (costly.now.off_rack, costly.rate_source) == (6, RateSource.WRITTEN)
+    assert cheap.now.cost == pytest.approx(0.5 * 2e6 * month)
+    assert (cheap.now.off_rack, cheap.rate_source) == (2, RateSource.COMMITTED)
+    total = report.totals.now
+    assert (total.off_rack, total.cost) == (8, costly.now.cost + cheap.now.cost)
+    kinds = {row.group: [step.kind for step in row.steps] for row in report.groups}
+    assert kinds == {
+        "far": [StepKind.LEAD, StepKind.MOVE_LEADERS],
+        "near": [StepKind.MOVE_LEADERS],
+    }
+    # Both groups are named: they read one topic, and its leaders serve both.
+    assert {row.steps[-1].lines[0] for row in report.groups} == {
+        "rackward leaders plan --group far --group near -o leaders.json"
+    }
+
+
+def test_groups_without_figures_are_last_with_the_reason() -> None:
+    readings = reading(
+        STATE,
+        group("rebalancing", [(0,)], state="PreparingRebalance"),
+        group("empty", [], state="Empty"),
+        group("connect", [], protocol_type="connect"),
+        group("reads", [(0, 1, 2), (3, 4, 5)]),
+    )
+    refused = GroupReading(ListedGroup("secret", "consumer"), 1, error="not authorized: grant it")
+    readings = replace(readings, groups=(*readings.groups, refused))
+    report = audit(readings)
+    assert [row.group for row in report.groups] == [
+        *("reads", "connect", "empty", "rebalancing", "secret")
+    ]
+    reasons = {row.group: row.reason or "" for row in report.groups}
+    assert reasons["reads"] == ""
+    assert "protocol type connect" in reasons["connect"]
+    assert reasons["empty"].startswith("has no members (state Empty)")
+    assert "is rebalancing" in reasons["rebalancing"]
+    assert reasons["secret"] == "not authorized: grant it"
+    assert report.totals.now.off_rack == 2
+
+
+def test_missing_topic_and_cluster_without_topics() -> None:
+    lost = group("lost", [(0, 1), (2, 3)])
+    empty = ClusterState("c", ClusterView(STATE.view.brokers, {}, {}))
+    (row,) = audit(reading(empty, lost)).groups
+    assert (row.missing_topics, row.partitions, row.steps) == (("t",), 0, ())
+    assert audit(reading(empty)).groups == ()
+
+
+def test_what_co_partitioning_costs_and_the_option() -> None:
+    rows = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    state = cluster_state({"t": rows, "u": [rows[1], rows[2], rows[0]]}, ("a", "b", "c"))
+    ranged = group("g", [(0,), (1,), (2,)], protocol="leader-rack-aware-range")
+    members = tuple(
+        replace(each, topics=frozenset("tu"), assignment={"t": (n,), "u": (n,)})
+        for n, each in enumerate(ranged.members)
+    )
+    for protocol, expected in (("leader-rack-aware-range", 3), ("range", None)):
+        (row,) = audit(reading(state, replace(ranged, members=members, protocol=protocol))).groups
+        texts = [step.text for step in row.steps if step.kind is StepKind.SEPARATE_TOPICS]
+        assert row.now is not None
+        assert row.now.off_rack == 3
+        assert [text.split(":")[0] for text in texts] == (
+            [f"co-partitioning costs {expected} partitions"] if expected else []
+        )
+
+
+def test_brokers_and_members_without_racks() -> None:
+    state = cluster_state({"t": [(0, 1)] * 6}, (None, None))
+    (row,) = audit(reading(state, group("g", [(0, 1), (2, 3), (4, 5)]))).groups
+    assert (row.unknown, row.partitions, row.now and row.now.off_rack) == (6, 6, 0)
+    assert [step.kind for step in row.steps] == [StepKind.SET_BROKER_RACK]
+    shares = group("g", [(0, 1), (2, 3), (4, 5)])
+    rackless = replace(shares, members=tuple(replace(each, rack=None) for each in shares.members))
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 5.0))
+    (row,) = audit(reading(STATE, rackless), rates).groups
+    assert row.now is not None
+    assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 6, 0)
+    assert (row.now.crossing, row.now.unknown) == (0, 30)
+    assert [step.kind for step in row.steps] == [StepKind.SET_CLIENT_RACK]
+    mapped = audit_reading(
+        reading(STATE, rackless),
+        rates,
+        PriceTable(),
+        HostRacks.parse_option("--mapping", "10.0.0.0/8=b"),
+        mapping="10.0.0.0/8=b",
+    ).groups[0]
+    assert (mapped.rackless_members, mapped.now and mapped.now.off_rack) == (0, 5)
+    assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
+
+
+def test_groups_share_topics_through_other_groups() -> None:
+    topics = {"a": ["x"], "b": ["y", "z"], "c": ["x", "y"], "d": ["w"], "e": [], "f": ["w"]}
+    assert groups_sharing_topics(topics) == [("a", "b", "c"), ("d", "f"), ("e",)]
+    assert groups_sharing_topics({}) == []
+
+
+def test_the_figures_now_alone() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    report = audit_reading(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
+    (row,) = report.groups
+    assert (row.now and row.now.off_rack, row.assignor, row.layout, row.steps) == (
+        6,
+        None,
+        None,
+        (),
+    )
+    assert report.findings == ()
+
+
+SELECTORS = dict.fromkeys(range(6), RACK_AWARE_SELECTOR)
+
+
+def audit_with_selectors(*groups: Group, mapping: str | None = None, **fields: Any) -> AuditReport:
+    """Return an audit of brokers with a replica selector; 1 MB/s is written to each partition."""
+    return audit_reading(
+        replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields}),
+        ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6)),
+        PriceTable(),
+        HostRacks.parse_option("--mapping", mapping),
+    )
+
+
+def test_members_that_send_a_rack_read_from_followers() -> None:
+    shares = [(4, 5), (0, 1), (2, 3)]
+    far, new = group("far", shares), group("new", shares, type="consumer", protocol="uniform")
+    own = group("own", shares, protocol="leader-rack-aware-range")
+    report = audit_with_selectors(far, new, own)
+    rows = {row.group: row for row in report.groups}
+    for name in ("far", "new"):
+        row = rows[name]
+        assert row.now is not None
+        assert (row.local, row.now.off_rack, row.now.crossing, row.now.cost) == (6, 0, 0, 0)
+        assert (row.findings, row.steps, row.layout) == ((), (), row.assignor)
+    assert rows["own"].now is not None
+    assert (rows["own"].now.off_rack, rows["own"].now.crossing) == (6, 6e6)
+    # The leaders move for the group that reads from them, and for no other.
+    assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
+    assert report.replica_selectors == (SelectorBrokers(RACK_AWARE_SELECTOR, 6),)
+    # kafka-go's rack-affinity sends a rack when it joins, and none when it fetches.
+    (kafka_go,) = audit_with_selectors(group("go", shares, protocol="rack-affinity")).groups
+    assert kafka_go.now is not None
+    assert (kafka_go.now.off_rack, kafka_go.now.crossing) == (6, 6e6)
+
+
+def test_a_follower_that_is_not_in_sync_is_not_read() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    behind = {**STATE.in_sync, TopicPartition("t", 0): (0, 4)}
+    report = audit_with_selectors(far, state=replace(STATE, in_sync=behind))
+    (row,) = report.groups
+    assert row.now is not None
+    assert (row.now.off_rack, row.now.crossing) == (1, 1e6)
+    assert [(each.count, each.rack) for each in row.findings] == [(1, "a")]
+
+
+def test_members_without_a_rack_read_unknown_replicas() -> None:
+    shares = group("g", [(4, 5), (0, 1), (2, 3)])
+    silent = replace(
+        shares,
+        members=tuple(
+            replace(each, rack=None, client_id="kafka-python-3.0.12", host=f"/10.0.{n}.1")
+            for n, each in enumerate(shares.members)
+        ),
+    )
+    (row,) = audit_with_selectors(silent, mapping="10.0.0.1=a,10.0.1.1=b,10.0.2.1=c").groups
+    assert row.now is not None
+    assert (row.now.off_rack, row.now.crossing, row.now.unknown, row.unknown) == (0, 0, 6e6, 6)
+    assert [each.reason for each in row.findings] == [Reason.REPLICA_UNKNOWN]
+    assert [(step.kind, step.lines) for step in row.steps] == [
+        (StepKind.SET_CLIENT_RACK, ('client_rack="a"',))
+    ]
+
+
+def test_unknown_replica_selectors_count_as_none() -> None:
+    far = group("far", [(4, 5), (0, 1), (2, 3)])
+    for selectors in ({}, dict.fromkeys(range(6), "com.example.Selector")):
+        (row,) = audit_with_selectors(far, selectors=selectors).groups
+        assert row.now is not None
+        assert row.now.off_rack == 6

@@ -1,0 +1,202 @@
+"""The client of a group, and the next steps, in the words of that client."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackward.groups.next_steps import (
+    MAX_GROUPS_IN_COMMAND,
+    Gains,
+    LedBy,
+    Library,
+    StepKind,
+    can_be_reassigned,
+    led_by,
+    libraries_of,
+    next_steps,
+)
+from rackward.kafka.groups import Group, GroupMember
+
+
+def group(
+    *client_ids: str,
+    protocol: str = "range",
+    type: str = "classic",
+    leader: str | None = None,
+    can_send_rack: bool | None = True,
+) -> Group:
+    members = tuple(
+        GroupMember(f"{name}-{n}", None, name, "/10.0.0.1", can_send_rack=can_send_rack)
+        for n, name in enumerate(client_ids)
+    )
+    return Group("g", type, "Stable", "consumer", protocol, 1, members, leader)
+
+
+def gains(
+    *,
+    rackless: frozenset[str] = frozenset(),
+    rackless_brokers: tuple[int, ...] = (),
+    racks: tuple[str, ...] = ("az1", "az2"),
+    assignor: bool = False,
+    layout: bool = False,
+    sharing: tuple[str, ...] = (),
+    mapping: str | None = None,
+) -> Gains:
+    return Gains(rackless_brokers, racks, rackless, assignor, layout, sharing, mapping)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "library"),
+    [
+        ("consumer-billing-3", Library.JAVA),
+        ("billing-7f-StreamThread-1-consumer", Library.STREAMS),
+        ("rdkafka", Library.LIBRDKAFKA),
+        ("kafka-python-3.0.12", Library.KAFKA_PYTHON),
+        ("aiokafka-0.13.0", Library.AIOKAFKA),
+        ("kgo", Library.FRANZ_GO),
+        ("sarama", Library.SARAMA),
+        ("reader@host (github.com/segmentio/kafka-go)", Library.KAFKA_GO),
+        ("kafkajs", Library.KAFKAJS),
+        ("billing-service", None),
+        ("", None),
+    ],
+)
+def test_libraries_by_default_client_id(client_id: str, library: Library | None) -> None:
+    assert libraries_of(group(client_id)) == {library: 1}
+
+
+def test_libraries_by_assignor_and_mixed_groups() -> None:
+    assert libraries_of(group("any", protocol="stream")) == {Library.STREAMS: 1}
+    assert libraries_of(group("any", protocol="RoundRobinAssigner")) == {Library.KAFKAJS: 1}
+    assert libraries_of(group("any", protocol="rack-affinity")) == {Library.KAFKA_GO: 1}
+    mixed = libraries_of(group("x", "rdkafka", "rdkafka"))
+    assert list(mixed.items()) == [(Library.LIBRDKAFKA, 2), (None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("it", "by", "follows"),
+    [
+        (group("x"), LedBy.CLIENT, True),
+        (group("x", leader="rackward-lead-1"), LedBy.LEAD, True),
+        (group("x", protocol="leader-rack-aware-range"), LedBy.RACKWARD, True),
+        (group("x", protocol="uniform", type="consumer"), LedBy.BROKERS, False),
+        (group("x", protocol="stream"), LedBy.CLIENT, False),
+        (group("x", protocol="of-our-own-making"), LedBy.CLIENT, False),
+        (group("x", protocol="of-our-own-making", leader="rackward-lead-1"), LedBy.LEAD, True),
+    ],
+)
+def test_who_assigns(it: Group, by: LedBy, follows: bool) -> None:
+    assert (led_by(it), can_be_reassigned(it)) == (by, follows)
+
+
+@pytest.mark.parametrize(
+    ("it", "kind", "lines"),
+    [
+        (
+            group("consumer-g-1"),
+            StepKind.LEAD,
+            ("rackward lead g --take-over remove",),
+        ),
+        (
+            group("rdkafka", protocol="cooperative-sticky"),
+            StepKind.LEAD,
+            (
+                "rackward lead g --take-over remove",
+                "from assignors.confluent import Consumer",
+                '"partition.assignment.strategy": "leader-rack-aware-cooperative-sticky"',
+            ),
+        ),
+        (
+            group("kafka-python-3.0.12"),
+            StepKind.USE_ASSIGNOR,
+            (
+                "from assignors.kafka_python import LeaderRackAwareRangeAssignor",
+                'partition_assignment_strategy=[LeaderRackAwareRangeAssignor(rack="az1")]',
+            ),
+        ),
+        (
+            group("aiokafka-0.13.0", protocol="roundrobin"),
+            StepKind.USE_ASSIGNOR,
+            (
+                "from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor",
+                "partition_assignment_strategy="
+                '[LeaderRackAwareCooperativeStickyAssignor(rack="az1")]',
+            ),
+        ),
+        (
+            group("x", protocol="leader-rack-aware-range"),
+            StepKind.REBALANCE,
+            ("rackward groups rebalance g",),
+        ),
+    ],
+)
+def test_the_step_to_another_assignment(it: Group, kind: StepKind, lines: tuple[str, ...]) -> None:
+    (step,) = next_steps(it, gains(assignor=True))
+    assert (step.kind, step.lines) == (kind, lines)
+
+
+def test_groups_that_cannot_be_led_get_leaders_only() -> None:
+    for it in (group("x", protocol="uniform", type="consumer"), group("x", protocol="stream")):
+        assert next_steps(it, gains(assignor=True)) == ()
+        (step,) = next_steps(it, gains(assignor=True, layout=True))
+        assert step.kind is StepKind.MOVE_LEADERS
+        assert step.lines == (
+            "rackward leaders plan --group g -o leaders.json",
+            "rackward leaders apply leaders.json",
+        )
+
+
+def test_assignor_comes_first_and_commands_are_quoted() -> None:
+    steps = next_steps(
+        group("consumer-g-1"),
+        gains(assignor=True, layout=True, sharing=("a b",), mapping="10.0.0.0/8=az1"),
+    )
+    assert [step.lines[0] for step in steps] == [
+        "rackward lead g --take-over remove --mapping 10.0.0.0/8=az1",
+        "rackward leaders plan --group 'a b' --group g --mapping 10.0.0.0/8=az1 -o leaders.json",
+    ]
+    many = tuple(f"g{n}" for n in range(MAX_GROUPS_IN_COMMAND + 5))
+    (step,) = next_steps(group("consumer-g-1"), gains(layout=True, sharing=many))
+    assert step.lines[0].count("--group") == 1
+    assert f"the {MAX_GROUPS_IN_COMMAND + 5} other groups" in step.text
+
+
+@pytest.mark.parametrize(
+    ("it", "kind", "line"),
+    [
+        (group("consumer-g-1"), StepKind.SET_CLIENT_RACK, "client.rack=az1"),
+        (group("rdkafka"), StepKind.SET_CLIENT_RACK, '"client.rack": "az1"'),
+        (group("kgo"), StepKind.SET_CLIENT_RACK, 'kgo.Rack("az1")'),
+        (group("any"), StepKind.SET_CLIENT_RACK, "client.rack=az1"),
+        (
+            group("x", protocol="leader-rack-aware-range"),
+            StepKind.SET_CLIENT_RACK,
+            "RACKWARD_RACK=az1",
+        ),
+        (
+            group("kafka-python-3.0.12", can_send_rack=False),
+            StepKind.USE_ASSIGNOR,
+            "from assignors.kafka_python import LeaderRackAwareRangeAssignor",
+        ),
+        (group("kafkajs", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping HOST=az1,..."),
+        (group("any", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping HOST=az1,..."),
+    ],
+)
+def test_members_without_racks_get_them_first(it: Group, kind: StepKind, line: str) -> None:
+    rackless = frozenset(each.id for each in it.members)
+    (step,) = next_steps(it, gains(rackless=rackless, assignor=True))
+    assert (step.kind, step.lines[0]) == (kind, line)
+
+
+def test_brokers_without_racks_come_before_all() -> None:
+    it = group("consumer-g-1")
+    rackless = frozenset(each.id for each in it.members)
+    (step,) = next_steps(it, gains(rackless=rackless, rackless_brokers=(0, 2), racks=()))
+    assert (step.kind, step.text) == (
+        StepKind.SET_BROKER_RACK,
+        "set broker.rack of brokers 0, 2",
+    )
+
+
+def test_nothing_to_do() -> None:
+    assert next_steps(group("consumer-g-1"), gains()) == ()
