@@ -2,8 +2,8 @@
 
 A file of tests can run with only some extras installed: ``pytest FILE`` skips what needs a
 package of a missing extra and names the extra. RACKWARD_REQUIRE_EXTRAS=1 (set in CI) turns
-these skips into failures. A conftest.py of a folder imports such packages in its fixtures only:
-pytest cannot skip a folder whose conftest.py fails.
+these skips into failures. A conftest.py of a folder imports such packages in its fixtures only,
+because pytest cannot skip a folder whose conftest.py fails; integration needs the extra cluster.
 
 With several workers (``pytest -n 2``), a worker gets whole units of tests, the longest first: what
 shares Spark, what shares the cluster of containers, and else files. So Spark and that cluster

@@ -8,8 +8,9 @@ such as ``rackward[cli]`` or ``rackward[cluster]``.
 ...     report = audit_cluster(admin, ["orders-*"])
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from placement_core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from rackward.groups.audit import audit_cluster
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from rackward.placement_service import create_replica_placement
     from rackward.reassignment.plan import Plan, load_plan
     from rackward.testing import DockerCluster, LocalCluster
-
-_MODULES = {
-    "AuditReport": "rackward.groups.audit_report",
-    "DockerCluster": "rackward.testing",
-    "GroupLeader": "rackward.lead",
-    "LeadOptions": "rackward.lead",
-    "LocalCluster": "rackward.testing",
-    "Plan": "rackward.reassignment.plan",
-    "audit_cluster": "rackward.groups.audit",
-    "connect": "rackward.kafka",
-    "create_replica_placement": "rackward.placement_service",
-    "load_plan": "rackward.reassignment.plan",
-}
 
 __all__ = [
     "AuditReport",
@@ -47,7 +35,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "rackward.groups.audit_report": ("AuditReport",),
+        "rackward.testing": ("DockerCluster", "LocalCluster"),
+        "rackward.lead": ("GroupLeader", "LeadOptions"),
+        "rackward.reassignment.plan": ("Plan", "load_plan"),
+        "rackward.groups.audit": ("audit_cluster",),
+        "rackward.kafka": ("connect",),
+        "rackward.placement_service": ("create_replica_placement",),
+    },
+)

@@ -398,7 +398,7 @@ class Consumer(confluent_kafka.Consumer):
                     event.level,
                     "%s [%s] %s",
                     sanitize(event.name),
-                    self._configuration.kafka_python["client_id"],
+                    sanitize(str(self._configuration.kafka_python["client_id"])),
                     sanitize(event.message, MAX_LOG_MESSAGE),
                 )
 
