@@ -30,27 +30,30 @@ Respond = Callable[[socket.socket], None]
 
 @contextmanager
 def server(respond: Respond, context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Accept connections, pass each to ``respond``, and give the port."""
+    """Accept connections, pass each to ``respond`` in its own thread, and give the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as connections:
         listening.settimeout(TEST_TIMEOUT)
 
-        def serve() -> None:
+        def serve(connection: socket.socket) -> None:
+            connections.callback(connection.close)
+            try:
+                if context is not None:
+                    connection = connections.enter_context(
+                        context.wrap_socket(connection, server_side=True)
+                    )
+                respond(connection)
+            except OSError:
+                connection.close()
+
+        def accept() -> None:
             while True:
                 try:
                     connection, _ = listening.accept()
                 except OSError:
                     return
-                connections.callback(connection.close)
-                try:
-                    if context is not None:
-                        connection = connections.enter_context(
-                            context.wrap_socket(connection, server_side=True)
-                        )
-                    respond(connection)
-                except OSError:
-                    connection.close()
+                threading.Thread(target=serve, args=[connection], daemon=True).start()
 
-        thread = threading.Thread(target=serve, daemon=True)
+        thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         yield int(listening.getsockname()[1])
         # Unblocks accept() in the other thread.
