@@ -57,7 +57,7 @@ def test_two_strategies_are_measured_predicted_and_reported(tmp_path: Path) -> N
     assert [step.crossing for step in ours.steps] == [12]
     assert stock.steps[0].crossing > 12
     assert stock.crossing_bytes > ours.crossing_bytes
-    assert "### One rack leads most" in (output / "report.md").read_text()
+    assert "## One rack leads most" in (output / "report.md").read_text()
     # Nothing is left, and a second run has nothing to do.
     assert list(temporary.iterdir()) == []
     before = (output / "results.jsonl").read_bytes()

@@ -12,18 +12,16 @@ from rackward.bench.results import SECONDS_PER_MONTH, Result, Run
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS, Workload
 
-BEGIN = "<!-- rackward bench: begin -->"
-END = "<!-- rackward bench: end -->"
-
 COST_RATE = 100.0
 """MB per second that a group reads, for the cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Markdown without a title, and the plots by the name of their file."""
+    """A page in Markdown, its checks and summary, and the plots by the name of their file."""
 
     markdown: str
+    summary: str
     plots: Mapping[str, str]
     checks: Sequence[Check]
 
@@ -32,25 +30,13 @@ def make_report(run: Run, results: Results) -> Report:
     """Return the page of a run."""
     checks = check_results(results)
     plots: dict[str, str] = {}
-    lines = [*_introduction(run, results), *_check_lines(checks), *_summary_lines(results)]
+    summary = "\n".join([*_check_lines(checks), *_summary_lines(results)])
+    lines = ["# Bytes across racks", "", *_introduction(run, results), summary]
     for workload in WORKLOADS.values():
         found = {name: each for (key, name), each in results.items() if key == workload.key}
         if found:
             lines += _workload_lines(workload, found, run, plots)
-    return Report("\n".join(lines).rstrip() + "\n", plots, checks)
-
-
-def insert_section(page: str, section: str) -> str:
-    """Return the page with the section between its marks, replacing an older one.
-
-    A page without marks gets it at its end.
-    """
-    block = f"{BEGIN}\n\n{section.rstrip()}\n\n{END}"
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if begin and end:
-        return before + block + after
-    return f"{page.rstrip()}\n\n{block}\n" if page.strip() else f"{block}\n"
+    return Report("\n".join(lines).rstrip() + "\n", summary, plots, checks)
 
 
 def _introduction(run: Run, results: Results) -> list[str]:
@@ -228,7 +214,7 @@ def _workload_lines(
 ) -> list[str]:
     columns = _columns(run.options.price)
     lines = [
-        f"### {workload.title}",
+        f"## {workload.title}",
         "",
         _plot_link(workload, "across", "bytes across racks by strategy"),
         "",

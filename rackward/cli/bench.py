@@ -16,7 +16,7 @@ import typer
 
 from rackward.bench import BenchError
 from rackward.bench.checks import Check
-from rackward.bench.report import Report, insert_section, make_report
+from rackward.bench.report import Report, make_report
 from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
@@ -80,11 +80,9 @@ REPORT_EPILOG = """
 \b
 Examples:
   rackward bench report results
-  rackward bench report results --output docs/benchmarks.md
+  rackward bench report results --output bytes.md
 
-The page has the checks, and per workload a plot and a table. If FILE exists, only the section
-between its lines "rackward bench: begin" and "end" is replaced, or added at its end. Plots are
-written beside it.
+The page has the checks, and per workload a plot and a table. Plots are written beside it.
 
 Exit status: 0 success; 1 a check of the results fails; 2 error.
 """
@@ -172,8 +170,7 @@ def _write_report(folder: ResultFolder, page: Path) -> Report:
     report = make_report(folder.run, results)
     for name, plot in report.plots.items():
         write_page(page.parent / name, plot)
-    before = page.read_text(encoding="utf-8") if page.exists() else ""
-    write_page(page, insert_section(before, report.markdown))
+    write_page(page, report.markdown)
     for check in report.checks:
         state = "not measured" if not check.checked else "FAILS" if check.faults else "holds"
         typer.echo(f"{state}: {check.claim}")

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from rackward.bench.plots import Bar, bar_plot, line_plot
-from rackward.bench.report import BEGIN, END, Report, insert_section, make_report
+from rackward.bench.report import Report, make_report
 from rackward.bench.results import ResultFolder
 from tests.support.bench_results import bench_run, crossing_result, result, step
 
@@ -38,7 +38,7 @@ def report() -> Report:
 
 def rows(workload: str) -> dict[str, list[str]]:
     """Return the cells of a workload's table by strategy."""
-    section = report().markdown.partition(f"### {workload}\n")[2].partition("### ")[0]
+    section = report().markdown.partition(f"## {workload}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: row[1:] for row in cells}
@@ -135,26 +135,21 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert widths[0] == 2 * widths[1]
 
 
-def test_a_section_replaces_its_predecessor_and_nothing_else() -> None:
-    page = insert_section("# Title\n\nText.\n", "one\n")
-    assert page == f"# Title\n\nText.\n\n{BEGIN}\n\none\n\n{END}\n"
-    assert insert_section(page + "\nMore.\n", "two") == page.replace("one", "two") + "\nMore.\n"
-    assert insert_section("", "one") == f"{BEGIN}\n\none\n\n{END}\n"
-
-
 # The results that the documentation shows.
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ResultFolder(ROOT / "benchmarks" / "bytes")
 
 
-def test_the_page_and_its_plots_are_those_of_the_results() -> None:
+def test_the_guide_has_the_summary_and_plots_of_the_results() -> None:
     assert FOLDER.run is not None
     report = make_report(FOLDER.run, FOLDER.results())
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert insert_section(page, report.markdown) == page
-    for name, plot in report.plots.items():
-        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == plot
+    assert report.summary.strip() in page
+    shown = set(re.findall(r"\((bench-[\w-]+\.svg)\)", page))
+    assert shown == {path.name for path in (ROOT / "docs").glob("bench-*.svg")}
+    for name in shown:
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == report.plots[name]
 
 
 def test_no_result_contradicts_a_claim() -> None:

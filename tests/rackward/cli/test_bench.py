@@ -27,21 +27,10 @@ def test_the_report_is_written_into_the_folder_with_its_plots(tmp_path: Path) ->
     folder = a_folder(tmp_path)
     done = bench("report", str(folder))
     assert done.exit_code == 0
-    assert "### Even leaders" in (folder / "report.md").read_text()
+    assert "## Even leaders" in (folder / "report.md").read_text()
     assert (folder / "bench-even-across.svg").exists()
     assert f"{folder / 'report.md'} is written" in done.stdout
     assert "not measured: " in done.stdout
-
-
-def test_a_page_keeps_what_is_outside_of_the_section(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n\nOther text.\n")
-    folder = a_folder(tmp_path)
-    for _ in range(2):
-        assert bench("report", str(folder), "--output", str(page)).exit_code == 0
-    text = page.read_text()
-    assert text.startswith("# Benchmarks\n\nOther text.\n")
-    assert text.count("### Even leaders") == 1
 
 
 def test_a_check_that_fails_is_an_exit_status_of_1(tmp_path: Path) -> None:
