@@ -98,7 +98,7 @@ def test_the_placer_keeps_present_replicas_in_their_order() -> None:
     assert set(row) == {0, 1, 2}
 
 
-def test_the_placer_defers_without_racks_and_explains_what_is_not_possible() -> None:
+def test_placer_defers_without_racks_and_explains_refusals() -> None:
     placer = load_placer("leaders-in", {"racks": "z", "seed": "1"})
     assert len(place(PlacementSpec(4, 2), view(b0=None, b1=None), placer)) == 4
     with pytest.raises(PlacerError, match="partition 0 has no replica in the racks z"):

@@ -233,7 +233,7 @@ def set_configs(
 
 
 @pytest.mark.slow
-def test_a_broker_dies_and_a_topic_is_deleted_while_replicas_move(
+def test_broker_dies_and_topic_is_deleted_during_moves(
     cluster: Cluster, topic: str, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     deleted = unique_name("deleted")

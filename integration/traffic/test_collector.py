@@ -162,7 +162,7 @@ def _check_members(idle_groups: IdleGroups, owned: Owned, rows: Rows) -> None:
     assert len(rows) == 2 * len(idle_groups.groups) + 1
 
 
-def test_two_collectors_one_of_them_killed_and_an_unreachable_cluster(
+def test_killed_collector_beside_another_and_unreachable_cluster(
     idle_groups: IdleGroups, tmp_path: Path
 ) -> None:
     with socket.socket() as bound:

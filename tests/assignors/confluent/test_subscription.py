@@ -56,7 +56,7 @@ def test_a_missing_topic_is_an_error_from_the_second_response_on() -> None:
     assert set(topic_errors(names, names, known=[], unauthorized=[])) == {"new", "old"}
 
 
-def test_unauthorized_topics_and_invalid_names_are_errors_at_once() -> None:
+def test_unauthorized_topics_and_invalid_names_fail_at_once() -> None:
     names = ["secret", "a b", "."]
     assert topic_errors(names, [], known=[], unauthorized=["secret"]) == {
         "secret": KafkaError.TOPIC_AUTHORIZATION_FAILED,

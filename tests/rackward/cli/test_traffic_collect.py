@@ -14,7 +14,7 @@ def collect(*arguments: str) -> None:
     app(["traffic", "collect", *arguments], standalone_mode=False)
 
 
-def test_repeated_names_are_an_error_before_the_output_folder_is_created(tmp_path: Path) -> None:
+def test_repeated_names_are_refused_before_folder_is_created(tmp_path: Path) -> None:
     folder = tmp_path / "snapshots"
     with pytest.raises(InvalidOptionError, match="two clusters have the name 'east'"):
         collect("--cluster", "east=h:1", "--cluster", "east=h:2", "--once", "-o", str(folder))

@@ -91,7 +91,7 @@ def test_a_reassignment_that_never_completes_can_be_cancelled() -> None:
     assert cluster.replicas()[tp(1)] == (1, 2)
 
 
-def test_a_leftover_throttle_is_removed_if_nothing_is_in_progress() -> None:
+def test_leftover_throttle_is_removed_if_nothing_moves() -> None:
     cluster = SimulatedCluster({tp(0): (0,)})
     cluster.throttle.set_rate(10)
     cluster.throttle.add(10, [Move(tp(0), (0,), (0, 1))])

@@ -261,7 +261,7 @@ class Signal(BaseException):
     """The exception that a signal handler raises."""
 
 
-def test_a_signal_removes_the_throttle_and_the_run_can_be_resumed() -> None:
+def test_signal_removes_throttle_and_run_can_be_resumed() -> None:
     cluster = cluster_of(MOVES)
 
     def stop() -> None:

@@ -87,7 +87,7 @@ def test_entries_of_senders_and_receivers_have_a_leading_zero() -> None:
     }
 
 
-def test_entries_are_added_once_and_not_to_a_list_of_all_replicas() -> None:
+def test_entries_are_added_once_and_never_to_a_list_of_all() -> None:
     move = Move(TopicPartition("t", 0), (1,), (1, 2))
     lists = {"t": {LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "00:2,5:5"}}
     assert add_changes([move], lists) == {}
