@@ -326,7 +326,8 @@ def _exchange(
 
     def targets(row: int, partition: int) -> list[int]:
         others = [ids[number] for number in np.delete(rows[:, partition], row).tolist()]
-        return [number_of[broker] for broker in _fewest(tree, others)]
+        source = ids[int(rows[row, partition])]
+        return [number_of[broker] for broker in _targets(tree, others, source)]
 
     inside = [number_of[broker] for broker in tree.child_of]
     for _ in range(_EXCHANGES):
@@ -379,23 +380,45 @@ def _path(
     return []
 
 
-def _fewest(node: TreeNode, held: Collection[int]) -> Iterator[int]:
-    """Yield the brokers below ``node`` that a partition's next replica may go to.
+def _targets(node: TreeNode, held: Collection[int], source: int) -> Iterator[int]:
+    """Yield the brokers below ``node`` that the replica on ``source`` may be on instead.
 
-    ``held`` are those that have one: at each level, the children with the fewest that have room.
+    ``held`` are the partition's other brokers. At each level these are the children with the fewest
+    that have room, as for any next replica. Where that is not the child above ``source``, what is
+    left below that child has to be spread evenly without it.
     """
+    inside, outside = _counts(node, held)
+    with_room = [child for child, size in enumerate(node.sizes) if inside[child] < size]
+    fewest = min(inside[child] + outside[child] for child in with_room)
+    above_source = node.child_of.get(source)
+    may_leave = above_source is None or _is_even_without(node.children[above_source], held, source)
+    for child in with_room:
+        if inside[child] + outside[child] == fewest and (child == above_source or may_leave):
+            below = node.children[child]
+            if isinstance(below, int):
+                yield below
+            else:
+                yield from _targets(below, held, source)
+
+
+def _is_even_without(node: TreeNode | int, held: Collection[int], source: int) -> bool:
+    """Whether no child beside those above ``source`` has two replicas more than they have."""
+    while not isinstance(node, int):
+        inside, outside = _counts(node, held)
+        child = node.child_of[source]
+        counts = [a + b for a, b in zip(inside, outside, strict=True)]
+        if max(counts) > counts[child] + 1:
+            return False
+        node = node.children[child]
+    return True
+
+
+def _counts(node: TreeNode, held: Collection[int]) -> tuple[list[int], list[int]]:
+    """Return how many of ``held`` are below each child, and on brokers outside of the sizes."""
     inside, outside = [0] * len(node.sizes), [0] * len(node.sizes)
     for broker in held:
         if (child := node.child_of.get(broker)) is not None:
             inside[child] += 1
         elif (child := node.outside.get(broker)) is not None:
             outside[child] += 1
-    with_room = [child for child, size in enumerate(node.sizes) if inside[child] < size]
-    fewest = min(inside[child] + outside[child] for child in with_room)
-    for child in with_room:
-        if inside[child] + outside[child] == fewest:
-            below = node.children[child]
-            if isinstance(below, int):
-                yield below
-            else:
-                yield from _fewest(below, held)
+    return inside, outside

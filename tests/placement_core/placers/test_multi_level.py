@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement_core import PlacementSpec, ReplicaLists
@@ -151,6 +151,7 @@ class TestUnevenTrees:
 
 
 @given(rack_trees(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 24), seeds)
+@example({0: "/a", 1: "/a/a", 2: "/b", 3: "/b", 4: "/a/a", 5: "/b"}, 1, 5, 6, 0)
 def test_replicas_are_added_to_planned_lists(
     racks: dict[int, str], first: int, second: int, partitions: int, seed: int
 ) -> None:
