@@ -96,6 +96,15 @@ def test_a_gain_with_weights_is_in_partitions_of_average_traffic() -> None:
     assert light.improvement == pytest.approx(4 * 20 / 220)
 
 
+def test_the_gain_is_that_of_an_assignment_by_traffic_weights() -> None:
+    group = owners({"a1": ("a", [0, 2]), "b1": ("b", [1, 3])})
+    leaders = {"t": ["a", "a", "a", "b"]}
+    # One of three partitions led in a has to cross; only by weight is it the wrong one.
+    assert locality_gain(STICKY, group, leaders).improvement == 0
+    gain = locality_gain(STICKY, group, leaders, {"t": [1, 100, 100, 1]})
+    assert gain.improvement == pytest.approx(4 * 99 / 202)
+
+
 def test_gain_is_that_of_the_level_that_improves_most() -> None:
     # None is read across data centres, all are read across rooms.
     group = owners({"x": ("/d1/r1", [0, 1]), "y": ("/d1/r2", [2, 3])})
