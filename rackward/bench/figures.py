@@ -139,8 +139,8 @@ def divided_at_change(
     """Divide what a group read between two snapshots (index = partition) between both.
 
     Owners and leaders are those of the first snapshot for the first half, as in rules 14, 16 and 17
-    of docs/traffic-rules.md. All of what was read belongs to the one snapshot in which the partition has
-    an owner, if the other one was taken during a rebalance.
+    of docs/traffic-rules.md. All of what was read belongs to the one snapshot in which the
+    partition has an owner, if the other one was taken during a rebalance.
     """
     owned_before, owned_after = (
         frozenset[int]().union(*assignment.values()) for assignment in (before, after)
