@@ -341,7 +341,7 @@ def _start_error(options: SparkOptions, settings: Mapping[str, str], text: str) 
 
 
 class _JvmStderr:
-    """The stderr of the JVM: kept while Spark starts, and copied to ours after :meth:`forward`."""
+    """The stderr of the JVM: kept while Spark starts, and passed on after :meth:`forward`."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
