@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.flow import IntArray, Segments
+from placement_core.flow import IntArray, Segments, stable_order
 
 UNASSIGNED = -1
 """In an assignment: the partition has no member."""
@@ -194,17 +194,6 @@ def overlapping(buffer: NDArray[np.uint8] | bytes, dtype: str) -> NDArray[Any]:
     """Return a view of ``buffer`` that has, at every position, the value that begins there."""
     size = np.dtype(dtype).itemsize
     return np.ndarray(max(len(buffer) - size + 1, 0), dtype, buffer, strides=(1,))
-
-
-def stable_order(keys: IntArray) -> IntArray:
-    """Return the stable argsort of ``keys``, none negative.
-
-    numpy sorts 16-bit keys by radix, in linear time.
-    """
-    if int(keys.max(initial=0)) < 1 << 16:
-        keys = keys.astype(np.uint16)
-    order: IntArray = np.argsort(keys, kind="stable")
-    return order
 
 
 @contextmanager

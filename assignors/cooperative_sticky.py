@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import UNASSIGNED, stable_order
+from assignors.assignment import UNASSIGNED
 from assignors.group import Group, distinct_rows
 from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
 from assignors.weights import TrafficWeights, traffic_weights
@@ -44,6 +44,7 @@ from placement_core.flow import (
     crossing_costs,
     filler_arcs,
     rank_scales,
+    stable_order,
 )
 
 

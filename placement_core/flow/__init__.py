@@ -46,7 +46,7 @@ from placement_core.flow.cycle_canceling import (
     cancel_negative_cycles,
     level_loads,
 )
-from placement_core.flow.network import CostArray, IntArray, Network, Segments
+from placement_core.flow.network import CostArray, IntArray, Network, Segments, stable_order
 
 __all__ = [
     "INF",
@@ -66,4 +66,5 @@ __all__ = [
     "filler_arcs",
     "level_loads",
     "rank_scales",
+    "stable_order",
 ]

@@ -187,9 +187,7 @@ class Network:
         # arguments is arc `_forward[n]` there, and its units are the capacity of the reverse.
         count = len(tail)
         tails = np.concatenate((tail, head))
-        order = np.argsort(
-            tails.astype(np.uint16) if self._nodes <= 1 << 16 else tails, kind="stable"
-        )
+        order = stable_order(tails)
         position = np.empty(2 * count, np.int64)
         position[order] = np.arange(2 * count)
         self._forward, self._backward = position[:count], position[count:]
@@ -499,6 +497,17 @@ def _dot(costs: CostArray, units: IntArray) -> int:
     if int(np.abs(costs).max(initial=0)) * int(units.sum()) >= 1 << 63:
         costs = costs.astype(object)
     return int((costs * units).sum())
+
+
+def stable_order(keys: IntArray) -> IntArray:
+    """Return the stable argsort of ``keys``, none negative.
+
+    numpy sorts 16-bit keys by radix, in linear time.
+    """
+    if int(keys.max(initial=0)) < 1 << 16:
+        keys = keys.astype(np.uint16)
+    order: IntArray = np.argsort(keys, kind="stable")
+    return order
 
 
 @dataclass(frozen=True, slots=True)
