@@ -286,7 +286,7 @@ def _by_topic(
     partitions: Iterable[TopicPartition],
     describe: Callable[[Partitions], str],
 ) -> Iterator[Finding]:
-    """Yield a finding per topic; ``describe`` returns what its message says of the partitions."""
+    """Yield a finding per topic; ``describe`` returns the text about its partitions."""
     for topic, of_topic in _group_by_topic(partitions).items():
         message = f"{format_partitions(of_topic)} {describe(of_topic)}"
         yield Finding(severity, kind, topic, message, tuple(of_topic))

@@ -152,8 +152,8 @@ def test_the_kind_of_assignment_can_be_chosen() -> None:
     assert [each.name for each in mixed.demands] == ["billing"]
     assert [each.name for each in mixed.assignments] == ["audit"]
     assert mixed.topics == BOTH | {"extra"}
-    ours = readers_of_groups(both, NO_HOSTS, AssignmentKind.REASSIGNED)
-    assert (len(ours.demands), ours.assignments) == (3, ())
+    reassigned = readers_of_groups(both, NO_HOSTS, AssignmentKind.REASSIGNED)
+    assert (len(reassigned.demands), reassigned.assignments) == (3, ())
     current = readers_of_groups(both, NO_HOSTS, AssignmentKind.CURRENT)
     assert current.demands == ()
     assert [each.name for each in current.assignments] == ["billing", "audit"]
