@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ Partitions = list[TopicPartition]
 
 MAX_NAMED = 10
 """The maximum number of broker ids in a message."""
+
+_REASSIGN, _LEADER_LAYOUT = "plan a reassignment", "plan a leader layout"
 
 
 class Severity(Enum):
@@ -51,13 +54,14 @@ class Kind(Enum):
     UNDER_REPLICATED = "under-replicated"
     RACK_LOSS_OFFLINE = "offline when a rack is lost"
     RACK_LOSS_BELOW_MIN_IN_SYNC = "below min.insync.replicas when a rack is lost"
-    RACK_RULE = "replicas not spread over racks"
+    RACK_RULE = "not spread over racks"
     RACK_UNKNOWN = "rack not known"
     ONE_RACK = "one rack"
     UNEVEN_REPLICAS = "uneven replicas"
     UNEVEN_LEADERS = "uneven leaders"
     NOT_PREFERRED = "leader not preferred"
-    PLACEHOLDERS = "placeholders"
+    PLACEHOLDERS = "waiting for brokers"
+    MOVING = "moving"
     THROTTLE = "replication throttle"
 
 
@@ -77,9 +81,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaCounts:
-    """Replicas, current leaders and preferred leaders on a broker, or on the brokers of a rack."""
+class BrokerCounts:
+    """Replicas, current leaders and preferred leaders on a live broker."""
 
+    id: int
+    rack: str | None
+    replicas: int
+    leaders: int
+    preferred: int
+
+
+@dataclass(frozen=True, slots=True)
+class RackCounts:
+    """Live brokers, replicas, current leaders and preferred leaders in a rack."""
+
+    rack: str | None
     brokers: int
     replicas: int
     leaders: int
@@ -87,22 +103,28 @@ class ReplicaCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class LostRack:
+    """The partitions that are available now and that the loss of ``rack`` would leave without any
+    replica, or with too few for writing."""
+
+    rack: str
+    offline: int
+    below_min_in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """Counts over a whole layout.
 
-    brokers, racks
-        ReplicaCounts per broker id, and per rack id (None: brokers without a rack).
     partitions, replicas
         All of them, including replicas on brokers that are not live.
     offline, below_min_in_sync, under_replicated, not_preferred, against_rack_rules
-        The number of such partitions; ``against_rack_rules`` is None if racks are not known.
-    lost_offline, lost_below_min_in_sync
-        Per rack (and per node above, if racks have levels), the partitions that are available now
-        and that its loss would leave without any replica, or with too few for writing.
+        The number of such partitions; ``against_rack_rules``, those not spread over racks as evenly
+        as possible, is None if racks are not known.
+    lost_with_rack
+        Per rack, and per node above if racks have levels.
     """
 
-    brokers: Mapping[int, ReplicaCounts]
-    racks: Mapping[str | None, ReplicaCounts]
     partitions: int
     replicas: int
     offline: int
@@ -110,15 +132,19 @@ class Figures:
     under_replicated: int
     not_preferred: int
     against_rack_rules: int | None
-    lost_offline: Mapping[str, int]
-    lost_below_min_in_sync: Mapping[str, int]
+    lost_with_rack: tuple[LostRack, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit: figures, and findings with the worst first."""
+    """The result of an audit: figures, and findings with the worst first.
+
+    Of ``racks``, brokers without one are the last.
+    """
 
     figures: Figures
+    brokers: tuple[BrokerCounts, ...]
+    racks: tuple[RackCounts, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -153,107 +179,115 @@ def audit(
     """
     if not 0 <= tolerance < float("inf"):
         raise InvalidOptionError(f"tolerance is {tolerance!r}: give a share, such as 0.1")
-    data = _Input.of(view, in_sync, min_isr)
-    offline, below, under = _unavailable_partitions(data)
-    violations = _rack_rule_violations(data)
-    not_preferred = _not_preferred(data)
-    missing = _missing_replicas(data, targets or {})
-    by_broker, by_rack = _replica_counts(data)
-    sizes = Counter(partition.topic for partition in view.replicas)
-    critical, warning, notice = Severity
+    layout = _Layout(view, in_sync, min_isr, targets or {})
+    affected = {
+        check.kind: [partition for partition in view.replicas if check.affects(layout, partition)]
+        for check in _CHECKS
+    }
+    lost = {rack: _lost_with(layout, brokers) for rack, brokers in _failure_domains(layout).items()}
+    brokers = _broker_counts(layout)
+    racks = _rack_counts(brokers)
     findings = [
-        *_by_topic(critical, Kind.OFFLINE, offline, lambda p: _offline(data, p)),
-        *_by_topic(critical, Kind.BELOW_MIN_IN_SYNC, below, lambda p: _below_min_isr(data, p)),
-        *_by_topic(warning, Kind.UNDER_REPLICATED, under, lambda p: _not_in_sync(data, p)),
+        *_by_topic(layout, affected),
+        *_rack_losses(layout, lost),
+        *_rack_faults(layout),
+        *_uneven_racks(layout, racks, tolerance),
+        *_uneven_brokers(brokers, racks, tolerance),
     ]
-    lost_offline, lost_below = {}, {}
-    for domain, brokers in _failure_domains(data).items():
-        would_be_offline, would_be_below = _partitions_lost_with(data, brokers)
-        lost_offline[domain], lost_below[domain] = len(would_be_offline), len(would_be_below)
-        findings += _rack_loss_findings(domain, would_be_offline, would_be_below, sizes)
-    findings += _rack_findings(data)
-    findings += _by_topic(
-        warning, Kind.RACK_RULE, violations or [], lambda p: _against_rack_rules(data, p)
-    )
-    findings += _balance_findings(data, by_broker, by_rack, tolerance)
-    findings += _by_topic(
-        notice, Kind.NOT_PREFERRED, not_preferred, lambda p: _led_by_another(data, p)
-    )
-    findings += _by_topic(
-        warning,
-        Kind.PLACEHOLDERS,
-        missing,
-        lambda p: _with_placeholders(data, targets or {}, {one: missing[one] for one in p}),
-    )
     severities = list(Severity)
     return Audit(
         figures=Figures(
-            brokers=by_broker,
-            racks=by_rack,
             partitions=len(view.replicas),
             replicas=sum(map(len, view.replicas.values())),
-            offline=len(offline),
-            below_min_in_sync=len(below),
-            under_replicated=len(under),
-            not_preferred=len(not_preferred),
-            against_rack_rules=None if violations is None else len(violations),
-            lost_offline=lost_offline,
-            lost_below_min_in_sync=lost_below,
+            offline=len(affected[Kind.OFFLINE]),
+            below_min_in_sync=len(affected[Kind.BELOW_MIN_IN_SYNC]),
+            under_replicated=len(affected[Kind.UNDER_REPLICATED]),
+            not_preferred=len(affected[Kind.NOT_PREFERRED]),
+            against_rack_rules=len(affected[Kind.RACK_RULE]) if layout.tree else None,
+            lost_with_rack=tuple(LostRack(rack, *map(len, each)) for rack, each in lost.items()),
         ),
+        brokers=brokers,
+        racks=racks,
         findings=tuple(sorted(findings, key=lambda f: severities.index(f.severity))),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """The layout to audit, with what its checks share.
+class _Layout:
+    """The layout to audit.
 
     ``racks`` has the rack of each live broker; ``leaders`` the current leaders or, if they are
     unknown, the preferred ones that are live; ``in_sync`` the in-sync replicas of each partition on
-    live brokers; ``min_isr`` the min.insync.replicas of each topic.
+    live brokers; ``min_isr`` the min.insync.replicas of each topic. ``tree`` is the tree of racks,
+    and ``rack_of`` the index of each live broker's; None and empty if a rack is unknown.
     """
 
-    view: ClusterView
-    racks: Mapping[int, str | None]
-    leaders: Mapping[TopicPartition, int]
-    in_sync: Mapping[TopicPartition, frozenset[int]]
-    min_isr: Mapping[str, int]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         view: ClusterView,
         in_sync: Mapping[TopicPartition, Collection[int]] | None,
         min_isr: int | Mapping[str, int],
-    ) -> _Input:
-        """Return the input. Raises InvalidOptionError for a ``min_isr`` below 1."""
+        targets: Mapping[TopicPartition, ReplicationTarget],
+    ) -> None:
+        self.view, self.targets = view, targets
         # Names of one rack, such as "a" and "/a", become the first of them.
         name_of: dict[RackPath | None, str | None] = {}
-        racks = {
+        self.racks = {
             broker: name_of.setdefault(parse_rack(rack), rack)
             for broker, rack in sorted(view.racks().items())
         }
-        topics = sorted({partition.topic for partition in view.replicas})
-        minimum = {
-            topic: min_isr if isinstance(min_isr, int) else min_isr.get(topic, 1)
-            for topic in topics
+        self.leaders = view.leaders_or_preferred()
+        rows = view.replicas if in_sync is None else in_sync
+        self.in_sync = {
+            partition: frozenset(b for b in rows.get(partition, ()) if b in self.racks)
+            for partition in view.replicas
         }
-        for topic, number in minimum.items():
+        self.min_isr = {
+            topic: min_isr if isinstance(min_isr, int) else min_isr.get(topic, 1)
+            for topic in sorted({partition.topic for partition in view.replicas})
+        }
+        for topic, number in self.min_isr.items():
             if number < 1:
                 raise InvalidOptionError(
                     f"min.insync.replicas of {topic} is {number}: give at least 1"
                 )
-        rows = view.replicas if in_sync is None else in_sync
-        return cls(
-            view=view,
-            racks=racks,
-            leaders=view.leaders_or_preferred(),
-            in_sync={
-                partition: frozenset(b for b in rows.get(partition, ()) if b in racks)
-                for partition in view.replicas
-            },
-            min_isr=minimum,
-        )
+        self.tree: RackTree | None = None
+        self.rack_of: dict[int, int] = {}
+        paths = [path for rack in self.racks.values() if (path := parse_rack(rack)) is not None]
+        if paths and len(paths) == len(self.racks):
+            self.tree = RackTree.of(paths)
+            self.rack_of = dict(zip(self.racks, self.tree.rack_of.tolist(), strict=True))
+        self._follows_rules: dict[tuple[int, ...], bool] = {}
+
+    def missing_replicas(self, partition: TopicPartition) -> int:
+        """Return the number of replicas that no broker holds yet (KIP-409)."""
+        target = self.targets.get(partition)
+        if target is None:
+            return 0
+        counted = counted_replicas(self.view.replicas[partition], target, self.racks)
+        return target.replication_factor - len(counted)
+
+    def violates_rack_rules(self, partition: TopicPartition) -> bool:
+        """Return whether no set that satisfies the rules contains the replicas on live brokers.
+
+        With more replicas than brokers, and if a rack is unknown, partitions are not judged.
+        """
+        row = self.view.replicas[partition]
+        if self.tree is None or len(row) > len(self.racks):
+            return False
+        racks = sorted(self.rack_of[broker] for broker in row if broker in self.rack_of)
+        key = (len(row), *racks)
+        if key not in self._follows_rules:
+            lower, upper = self.tree.bounds(len(row))
+            counts = np.bincount(self.tree.nodes[racks].reshape(-1), minlength=len(lower))
+            self._follows_rules[key] = bool(
+                self.tree.can_extend(
+                    counts[None, :], lower[None, :], upper[None, :], np.array([len(row)])
+                )[0]
+            )
+        return not self._follows_rules[key]
+
+
+# ---- Findings by topic: what is wrong with some of its partitions, and what to do.
 
 
 def _group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
@@ -277,68 +311,52 @@ def format_partitions(partitions: Collection[TopicPartition], total: int | None 
     return f"{len(partitions)} partitions ({first}{', ...' if len(partitions) > 5 else ''})"
 
 
-# ---- Findings by topic: what is wrong with some of its partitions, and what to do.
+def _by_topic(layout: _Layout, affected: Mapping[Kind, Partitions]) -> Iterator[Finding]:
+    """Yield a finding for each topic that a check affects."""
+    for check in _CHECKS:
+        for topic, partitions in _group_by_topic(affected[check.kind]).items():
+            message = f"{format_partitions(partitions)} {check.describe(layout, partitions)}"
+            yield Finding(check.severity, check.kind, topic, message, tuple(partitions))
 
 
-def _by_topic(
-    severity: Severity,
-    kind: Kind,
-    partitions: Iterable[TopicPartition],
-    describe: Callable[[Partitions], str],
-) -> Iterator[Finding]:
-    """Yield a finding per topic; ``describe`` returns the text about its partitions."""
-    for topic, of_topic in _group_by_topic(partitions).items():
-        message = f"{format_partitions(of_topic)} {describe(of_topic)}"
-        yield Finding(severity, kind, topic, message, tuple(of_topic))
-
-
-def _offline(data: _Input, partitions: Partitions) -> str:
-    holders = {broker for partition in partitions for broker in data.view.replicas[partition]}
+def _offline(layout: _Layout, partitions: Partitions) -> str:
+    holders = {broker for partition in partitions for broker in layout.view.replicas[partition]}
     return (
         f"without a leader: start {format_brokers(holders, MAX_NAMED)} again, at least one that "
         "was in sync"
     )
 
 
-def _below_min_isr(data: _Input, partitions: Partitions) -> str:
+def _below_min_isr(layout: _Layout, partitions: Partitions) -> str:
     return (
         "with fewer in-sync replicas than "
-        f"min.insync.replicas={data.min_isr[partitions[0].topic]}, so that writes with acks=all "
-        f"fail: {_remedy(data, partitions)}"
+        f"min.insync.replicas={layout.min_isr[partitions[0].topic]}, so that writes with acks=all "
+        f"fail: {_remedy(layout, partitions)}"
     )
 
 
-def _not_in_sync(data: _Input, partitions: Partitions) -> str:
-    return f"with replicas that are not in sync: {_remedy(data, partitions)}"
-
-
-def _against_rack_rules(data: _Input, partitions: Partitions) -> str:
-    racks, replicas = data.racks, data.view.replicas[partitions[0]]
-    where = ", ".join(f"{broker} in {racks[broker]}" for broker in replicas if broker in racks)
+def _against_rack_rules(layout: _Layout, partitions: Partitions) -> str:
+    first, racks = partitions[0], layout.racks
+    row = layout.view.replicas[first]
+    where = ", ".join(f"{broker} in {racks[broker]}" for broker in row if broker in racks)
     return (
-        f"not spread over racks as evenly as possible ({partitions[0].partition} is on brokers "
-        f"{where}): plan a reassignment"
+        f"not spread over racks as evenly as possible ({first.partition} is on brokers {where}): "
+        "plan a reassignment"
     )
 
 
-def _led_by_another(data: _Input, partitions: Partitions) -> str:
-    down = {data.view.replicas[partition][0] for partition in partitions} - data.racks.keys()
-    remedy = (
-        f"{format_brokers(down, MAX_NAMED)} is down: start it again, or reassign"
-        if down
-        else "elect preferred leaders"
-    )
+def _led_by_another(layout: _Layout, partitions: Partitions) -> str:
+    preferred = {layout.view.replicas[partition][0] for partition in partitions}
+    remedy = "elect preferred leaders"
+    if down := preferred - layout.racks.keys():
+        remedy = f"{format_brokers(down, MAX_NAMED)} is down: start it again, or reassign"
     return f"not led by the preferred replica: {remedy}"
 
 
-def _with_placeholders(
-    data: _Input,
-    targets: Mapping[TopicPartition, ReplicationTarget],
-    missing: Mapping[TopicPartition, int],
-) -> str:
-    racks = sorted({rack for rack in data.racks.values() if rack is not None})
-    live = len(data.racks)
-    required = max(targets[partition].replication_factor for partition in missing)
+def _with_placeholders(layout: _Layout, partitions: Partitions) -> str:
+    racks = sorted({rack for rack in layout.racks.values() if rack is not None})
+    live = len(layout.racks)
+    required = max(layout.targets[partition].replication_factor for partition in partitions)
     if live < required:
         in_racks = f" in rack{'s' if len(racks) != 1 else ''} {', '.join(racks)}"
         remedy = (
@@ -347,7 +365,7 @@ def _with_placeholders(
         )
     else:
         remedy = "there are enough brokers: check that rackward controller is running"
-    counts = set(missing.values())
+    counts = {layout.missing_replicas(partition) for partition in partitions}
     maximum = max(counts)
     return (
         f"with placeholders for {'up to ' if len(counts) > 1 else ''}{maximum} "
@@ -355,73 +373,94 @@ def _with_placeholders(
     )
 
 
-def _remedy(data: _Input, partitions: Partitions) -> str:
+def _remedy(layout: _Layout, partitions: Partitions) -> str:
     missing = {
         broker
         for partition in partitions
-        for broker in set(data.view.replicas[partition]) - data.in_sync[partition]
+        for broker in set(layout.view.replicas[partition]) - layout.in_sync[partition]
     }
-    if down := missing - data.racks.keys():
+    if down := missing - layout.racks.keys():
         return f"start {format_brokers(down, MAX_NAMED)} again, or reassign the replicas"
     if missing:
         return f"check why {format_brokers(missing, MAX_NAMED)} does not replicate"
     return "lower min.insync.replicas, or raise the replication factor"
 
 
-# ---- Availability now, and after the loss of a rack.
+class _Check(NamedTuple):
+    """A fault of single partitions; ``describe`` returns the text about those of one topic."""
+
+    severity: Severity
+    kind: Kind
+    affects: Callable[[_Layout, TopicPartition], bool]
+    describe: Callable[[_Layout, Partitions], str]
 
 
-def _unavailable_partitions(data: _Input) -> tuple[Partitions, Partitions, Partitions]:
-    """Return the partitions that are offline, below min.insync.replicas, and under-replicated.
+_CHECKS = (
+    _Check(
+        Severity.CRITICAL,
+        Kind.OFFLINE,
+        lambda layout, partition: partition not in layout.leaders,
+        _offline,
+    ),
+    _Check(
+        Severity.CRITICAL,
+        Kind.BELOW_MIN_IN_SYNC,
+        lambda layout, partition: (
+            partition in layout.leaders
+            and len(layout.in_sync[partition]) < layout.min_isr[partition.topic]
+        ),
+        _below_min_isr,
+    ),
+    _Check(
+        Severity.WARNING,
+        Kind.UNDER_REPLICATED,
+        lambda layout, partition: (
+            len(layout.in_sync[partition]) < len(layout.view.replicas[partition])
+        ),
+        lambda layout, partitions: (
+            f"with replicas that are not in sync: {_remedy(layout, partitions)}"
+        ),
+    ),
+    _Check(Severity.WARNING, Kind.RACK_RULE, _Layout.violates_rack_rules, _against_rack_rules),
+    _Check(
+        Severity.WARNING,
+        Kind.PLACEHOLDERS,
+        lambda layout, partition: layout.missing_replicas(partition) > 0,
+        _with_placeholders,
+    ),
+    _Check(
+        Severity.NOTICE,
+        Kind.NOT_PREFERRED,
+        lambda layout, partition: (
+            layout.view.leader(partition) not in (None, *layout.view.replicas[partition][:1])
+        ),
+        _led_by_another,
+    ),
+)
 
-    The second list does not repeat the first; the third has all partitions that lack an in-sync
-    replica.
-    """
-    offline, below, under = [], [], []
-    for partition, replicas in data.view.replicas.items():
-        in_sync = data.in_sync[partition]
-        if partition not in data.leaders:
-            offline.append(partition)
-        elif len(in_sync) < data.min_isr[partition.topic]:
-            below.append(partition)
-        if len(in_sync) < len(replicas):
-            under.append(partition)
-    return offline, below, under
+
+# ---- Racks: their loss, and brokers without one.
 
 
-def _missing_replicas(
-    data: _Input, targets: Mapping[TopicPartition, ReplicationTarget]
-) -> dict[TopicPartition, int]:
-    """Return the number of replicas that no broker holds yet (KIP-409), where there are any."""
-    missing = {}
-    for partition in targets.keys() & data.view.replicas.keys():
-        target = targets[partition]
-        counted = counted_replicas(data.view.replicas[partition], target, data.racks)
-        if len(counted) < target.replication_factor:
-            missing[partition] = target.replication_factor - len(counted)
-    return missing
-
-
-def _failure_domains(data: _Input) -> dict[str, frozenset[int]]:
+def _failure_domains(layout: _Layout) -> dict[str, frozenset[int]]:
     """Return the brokers of each rack and of each node above, without nodes that have all."""
-    domains: dict[RackPath, set[int]] = {}
-    names: dict[RackPath, str] = {}
-    for broker, rack in data.racks.items():
-        path = parse_rack(rack)
-        if path is None or rack is None:
-            continue
-        for level in range(1, len(path) + 1):
+    domains: dict[str, set[int]] = {}
+    name_of: dict[RackPath, str] = {}
+    for broker, rack in layout.racks.items():
+        path = parse_rack(rack) if rack is not None else None
+        for level in range(1, len(path or ()) + 1):
+            assert path is not None
+            assert rack is not None
             name = "/" + "/".join(path[:level]) if rack.startswith("/") else rack
-            names.setdefault(path[:level], name)
-            domains.setdefault(path[:level], set()).add(broker)
+            domains.setdefault(name_of.setdefault(path[:level], name), set()).add(broker)
     return {
-        names[path]: frozenset(domains[path])
-        for path in sorted(domains, key=names.__getitem__)
-        if len(domains[path]) < len(data.racks)
+        name: frozenset(domains[name])
+        for name in sorted(domains)
+        if len(domains[name]) < len(layout.racks)
     }
 
 
-def _partitions_lost_with(data: _Input, brokers: frozenset[int]) -> tuple[Partitions, Partitions]:
+def _lost_with(layout: _Layout, brokers: frozenset[int]) -> tuple[Partitions, Partitions]:
     """Return the partitions that the loss of ``brokers`` would make unavailable.
 
     First those that have a leader now and would have no in-sync replica; then those that can be
@@ -429,35 +468,37 @@ def _partitions_lost_with(data: _Input, brokers: frozenset[int]) -> tuple[Partit
     """
     offline: Partitions = []
     below: Partitions = []
-    for partition, in_sync in data.in_sync.items():
-        if partition not in data.leaders:
+    for partition, in_sync in layout.in_sync.items():
+        if partition not in layout.leaders:
             continue
         remaining = len(in_sync - brokers)
         if not remaining and in_sync:
             offline.append(partition)
-        elif remaining < data.min_isr[partition.topic] <= len(in_sync):
+        elif remaining < layout.min_isr[partition.topic] <= len(in_sync):
             below.append(partition)
     return offline, below
 
 
-def _rack_loss_findings(
-    domain: str, offline: Partitions, below: Partitions, sizes: Mapping[str, int]
+def _rack_losses(
+    layout: _Layout, lost: Mapping[str, tuple[Partitions, Partitions]]
 ) -> Iterator[Finding]:
-    """Yield findings about the loss of a failure domain; ``sizes``: partitions per topic."""
-    for kind, partitions, effect in (
-        (Kind.RACK_LOSS_OFFLINE, offline, "without any replica"),
-        (Kind.RACK_LOSS_BELOW_MIN_IN_SYNC, below, "with fewer than min.insync.replicas"),
-    ):
-        if partitions:
-            yield Finding(
-                Severity.WARNING,
-                kind,
-                f"rack {domain}",
-                f"its loss leaves {_format_topics(partitions, sizes)} {effect}: spread the "
-                "replicas over racks by a reassignment, with a higher replication factor if it "
-                "is too low",
-                tuple(sorted(partitions)),
-            )
+    sizes = Counter(partition.topic for partition in layout.view.replicas)
+    effects = (
+        (Kind.RACK_LOSS_OFFLINE, "without any replica"),
+        (Kind.RACK_LOSS_BELOW_MIN_IN_SYNC, "with fewer than min.insync.replicas"),
+    )
+    for rack, by_effect in lost.items():
+        for (kind, effect), partitions in zip(effects, by_effect, strict=True):
+            if partitions:
+                yield Finding(
+                    Severity.WARNING,
+                    kind,
+                    f"rack {rack}",
+                    f"its loss leaves {_format_topics(partitions, sizes)} {effect}: spread the "
+                    "replicas over racks by a reassignment, with a higher replication factor if "
+                    "it is too low",
+                    tuple(sorted(partitions)),
+                )
 
 
 def _format_topics(partitions: Partitions, sizes: Mapping[str, int]) -> str:
@@ -470,24 +511,20 @@ def _format_topics(partitions: Partitions, sizes: Mapping[str, int]) -> str:
     return first + (f" and partitions of {more} more topics" if more > 0 else "")
 
 
-# ---- Racks.
-
-
-def _rack_findings(data: _Input) -> Iterator[Finding]:
-    """Yield findings about the racks themselves."""
-    without = {broker for broker, rack in data.racks.items() if parse_rack(rack) is None}
-    if without and len(without) < len(data.racks):
+def _rack_faults(layout: _Layout) -> Iterator[Finding]:
+    paths = {broker: parse_rack(rack) for broker, rack in layout.racks.items()}
+    without = {broker for broker, path in paths.items() if path is None}
+    if without and len(without) < len(paths):
         brokers = format_brokers(without, MAX_NAMED)
         yield Finding(
             Severity.WARNING,
             Kind.RACK_UNKNOWN,
             brokers,
-            f"{brokers} of {len(data.racks)} without broker.rack, others with, so that replicas "
+            f"{brokers} of {len(paths)} without broker.rack, others with, so that replicas "
             "cannot be spread over racks: set broker.rack everywhere",
         )
-    known = {parse_rack(rack) for rack in data.racks.values()}
-    if len(data.racks) > 1 and len(known) == 1:
-        which = "no broker has a rack" if None in known else "all brokers are in one rack"
+    if len(paths) > 1 and len(set(paths.values())) == 1:
+        which = "no broker has a rack" if without else "all brokers are in one rack"
         yield Finding(
             Severity.NOTICE,
             Kind.ONE_RACK,
@@ -496,115 +533,72 @@ def _rack_findings(data: _Input) -> Iterator[Finding]:
         )
 
 
-def _rack_tree(data: _Input) -> tuple[RackTree, dict[int, int]] | None:
-    """Return the tree of racks and each broker's position in it; None if a rack is unknown."""
-    paths = {broker: parse_rack(rack) for broker, rack in sorted(data.racks.items())}
-    known = [path for path in paths.values() if path is not None]
-    if not known or len(known) < len(paths):
-        return None
-    return RackTree.of(known), {broker: position for position, broker in enumerate(paths)}
+# ---- Balance.
 
 
-def _rack_rule_violations(data: _Input) -> Partitions | None:
-    """Return the partitions that violate the rack rules; None if a rack is unknown.
-
-    A partition does if no set that satisfies the rules contains its replicas on live brokers. With
-    more replicas than brokers it is not judged.
-    """
-    with_tree = _rack_tree(data)
-    if with_tree is None:
-        return None
-    tree, position = with_tree
-    verdicts: dict[tuple[int, ...], bool] = {}
-    violations = []
-    for partition, replicas in data.view.replicas.items():
-        racks = sorted(int(tree.rack_of[position[b]]) for b in replicas if b in position)
-        key = (len(replicas), *racks)
-        if key not in verdicts:
-            verdicts[key] = _satisfies_rules(tree, racks, len(replicas))
-        if not verdicts[key]:
-            violations.append(partition)
-    return violations
+def _broker_counts(layout: _Layout) -> tuple[BrokerCounts, ...]:
+    replicas = Counter(broker for row in layout.view.replicas.values() for broker in row)
+    preferred = Counter(row[0] for row in layout.view.replicas.values() if row)
+    leaders = Counter(layout.leaders.get(partition) for partition in layout.view.replicas)
+    return tuple(
+        BrokerCounts(id, rack, replicas[id], leaders[id], preferred[id])
+        for id, rack in layout.racks.items()
+    )
 
 
-def _satisfies_rules(tree: RackTree, racks: list[int], replicas: int) -> bool:
-    """Return whether replicas in ``racks`` can be part of a valid set of ``replicas``."""
-    if replicas > len(tree.rack_of):
-        return True
-    lower, upper = tree.bounds(replicas)
-    counts = np.bincount(tree.nodes[racks].reshape(-1), minlength=len(lower))[None, :]
-    return bool(tree.can_extend(counts, lower[None, :], upper[None, :], np.array([replicas]))[0])
-
-
-# ---- Preferred leaders and balance.
-
-
-def _not_preferred(data: _Input) -> Partitions:
-    """Return the partitions whose leader is not their first replica."""
-    return [
-        partition
-        for partition, leader in data.view.known_leaders.items()
-        if data.view.replicas.get(partition, (leader,))[0] != leader
-    ]
-
-
-def _replica_counts(
-    data: _Input,
-) -> tuple[dict[int, ReplicaCounts], dict[str | None, ReplicaCounts]]:
-    """Return the counts of every live broker and every rack."""
-    replicas: Counter[int] = Counter()
-    leaders: Counter[int | None] = Counter()
-    preferred: Counter[int] = Counter()
-    for partition, row in data.view.replicas.items():
-        replicas.update(row)
-        preferred.update(row[:1])
-        leaders[data.leaders.get(partition)] += 1
-    by_broker = {
-        broker: ReplicaCounts(1, replicas[broker], leaders[broker], preferred[broker])
-        for broker in sorted(data.racks)
-    }
-    by_rack: dict[str | None, ReplicaCounts] = {}
-    for rack in sorted(set(data.racks.values()), key=lambda rack: (rack is None, rack or "")):
-        inside = [by_broker[broker] for broker, its_rack in data.racks.items() if its_rack == rack]
-        by_rack[rack] = ReplicaCounts(
+def _rack_counts(brokers: Iterable[BrokerCounts]) -> tuple[RackCounts, ...]:
+    by_rack: dict[str | None, list[BrokerCounts]] = {}
+    for broker in brokers:
+        by_rack.setdefault(broker.rack, []).append(broker)
+    return tuple(
+        RackCounts(
+            rack,
             len(inside),
-            sum(counts.replicas for counts in inside),
-            sum(counts.leaders for counts in inside),
-            sum(counts.preferred for counts in inside),
+            sum(broker.replicas for broker in inside),
+            sum(broker.leaders for broker in inside),
+            sum(broker.preferred for broker in inside),
         )
-    return by_broker, by_rack
+        for rack, inside in sorted(
+            by_rack.items(), key=lambda item: (item[0] is None, item[0] or "")
+        )
+    )
 
 
-def _balance_findings(
-    data: _Input,
-    by_broker: Mapping[int, ReplicaCounts],
-    by_rack: Mapping[str | None, ReplicaCounts],
-    tolerance: float,
+def _uneven_racks(
+    layout: _Layout, racks: Collection[RackCounts], tolerance: float
 ) -> Iterator[Finding]:
-    """Yield findings about racks, then brokers, that are off their fair share."""
-    sizes = {rack: counts.brokers for rack, counts in by_rack.items()}
-    for kind, loads, bounds in (
-        (
-            Kind.UNEVEN_REPLICAS,
-            {rack: counts.replicas for rack, counts in by_rack.items()},
-            _replica_bounds(data),
-        ),
-        (Kind.UNEVEN_LEADERS, {rack: counts.leaders for rack, counts in by_rack.items()}, {}),
-    ):
-        for rack, fair in _fair_shares(sum(loads.values()), sizes, bounds).items():
-            if _is_off(loads[rack], fair, tolerance, sizes[rack]):
-                basis = "that a rack of its size has in an even layout"
-                yield _uneven(kind, _rack_name(rack), loads[rack], fair, basis, is_rack=True)
-    for broker, counts in by_broker.items():
-        of_rack = by_rack[data.racks[broker]]
-        for kind, load, total in (
-            (Kind.UNEVEN_REPLICAS, counts.replicas, of_rack.replicas),
-            (Kind.UNEVEN_LEADERS, counts.leaders, of_rack.leaders),
+    basis = "that a rack of its size has in an even layout"
+    sizes = {each.rack: each.brokers for each in racks}
+    replicas = {each.rack: each.replicas for each in racks}
+    for rack, fair in _fair_shares(sum(replicas.values()), sizes, _replica_bounds(layout)).items():
+        if _is_off(replicas[rack], fair, tolerance, sizes[rack]):
+            message = f"{replicas[rack]} replicas instead of {fair:.0f} {basis}: {_REASSIGN}"
+            yield Finding(Severity.WARNING, Kind.UNEVEN_REPLICAS, _rack_name(rack), message)
+    leaders = {each.rack: each.leaders for each in racks}
+    for rack, fair in _fair_shares(sum(leaders.values()), sizes, {}).items():
+        if _is_off(leaders[rack], fair, tolerance, sizes[rack]):
+            message = (
+                f"{leaders[rack]} leaders instead of {fair:.0f} {basis}: leave it if the consumers "
+                f"are there, else {_LEADER_LAYOUT}"
+            )
+            yield Finding(Severity.NOTICE, Kind.UNEVEN_LEADERS, _rack_name(rack), message)
+
+
+def _uneven_brokers(
+    brokers: Iterable[BrokerCounts], racks: Iterable[RackCounts], tolerance: float
+) -> Iterator[Finding]:
+    totals = {each.rack: each for each in racks}
+    for broker in brokers:
+        total = totals[broker.rack]
+        basis = f"that the brokers of {_rack_name(broker.rack)} have on average"
+        for kind, what, load, of_rack, remedy in (
+            (Kind.UNEVEN_REPLICAS, "replicas", broker.replicas, total.replicas, _REASSIGN),
+            (Kind.UNEVEN_LEADERS, "leaders", broker.leaders, total.leaders, _LEADER_LAYOUT),
         ):
-            fair = total / of_rack.brokers
+            fair = of_rack / total.brokers
             if _is_off(load, fair, tolerance, 1):
-                basis = f"that the brokers of {_rack_name(data.racks[broker])} have on average"
-                yield _uneven(kind, f"broker {broker}", load, fair, basis, is_rack=False)
+                message = f"{load} {what} instead of {fair:.0f} {basis}: {remedy}"
+                yield Finding(Severity.WARNING, kind, f"broker {broker.id}", message)
 
 
 def _fair_shares(
@@ -631,19 +625,15 @@ def _fair_shares(
     return shares(high)
 
 
-def _replica_bounds(data: _Input) -> dict[str | None, tuple[int, int]]:
+def _replica_bounds(layout: _Layout) -> dict[str | None, tuple[int, int]]:
     """Return the minimum and maximum replicas per rack that the rack rules permit."""
-    with_tree = _rack_tree(data)
-    if with_tree is None:
+    if layout.tree is None:
         return {}
-    tree, position = with_tree
-    node_of = {
-        rack: tree.nodes[tree.rack_of[position[broker]], -1] for broker, rack in data.racks.items()
-    }
-    factors = Counter(len(row) for row in data.view.replicas.values())
+    nodes = layout.tree.nodes[:, -1]
+    node_of = {rack: nodes[layout.rack_of[broker]] for broker, rack in layout.racks.items()}
     bounds: dict[str | None, tuple[int, int]] = dict.fromkeys(node_of, (0, 0))
-    for factor, count in factors.items():
-        lower, upper = tree.bounds(min(factor, len(position)))
+    for factor, count in Counter(map(len, layout.view.replicas.values())).items():
+        lower, upper = layout.tree.bounds(min(factor, len(layout.racks)))
         for rack, node in node_of.items():
             low, high = bounds[rack]
             bounds[rack] = (low + count * int(lower[node]), high + count * int(upper[node]))
@@ -653,20 +643,6 @@ def _replica_bounds(data: _Input) -> dict[str | None, tuple[int, int]]:
 def _is_off(load: int, fair: float, tolerance: float, minimum: int) -> bool:
     """Return whether ``load`` differs from ``fair`` by the tolerance and by ``minimum``."""
     return abs(load - fair) > fair * tolerance and abs(load - fair) >= minimum
-
-
-def _uneven(
-    kind: Kind, subject: str, load: int, fair: float, basis: str, *, is_rack: bool
-) -> Finding:
-    severity, what, remedy = Severity.WARNING, "replicas", "plan a reassignment"
-    if kind is Kind.UNEVEN_LEADERS:
-        what, remedy = "leaders", "plan a leader layout"
-        if is_rack:
-            severity = Severity.NOTICE
-            remedy = "leave it if the consumers are there, else plan a leader layout"
-    return Finding(
-        severity, kind, subject, f"{load} {what} instead of {fair:.0f} {basis}: {remedy}"
-    )
 
 
 def _rack_name(rack: str | None) -> str:

@@ -172,21 +172,26 @@ def with_placeholders(row: Iterable[int], replication_factor: int) -> tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Preferred leaders and replicas of a broker or a rack, before and after a change."""
+class BrokerLoad:
+    """Preferred leaders and replicas of a broker before and after a change."""
 
-    leaders_before: int = 0
-    leaders_after: int = 0
-    replicas_before: int = 0
-    replicas_after: int = 0
+    id: int
+    rack: str | None
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
 
-    def __add__(self, other: Load) -> Load:
-        return Load(
-            self.leaders_before + other.leaders_before,
-            self.leaders_after + other.leaders_after,
-            self.replicas_before + other.replicas_before,
-            self.replicas_after + other.replicas_after,
-        )
+
+@dataclass(frozen=True, slots=True)
+class RackLoad:
+    """Preferred leaders and replicas of a rack before and after a change."""
+
+    rack: str | None
+    leaders_before: int
+    leaders_after: int
+    replicas_before: int
+    replicas_after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,37 +199,32 @@ class ClusterLoad:
     """The loads of a cluster.
 
     brokers
-        Rack and load by broker id, in order of the ids; includes brokers that are down and still
-        in replica lists.
+        In order of the ids; includes brokers that are down and still in replica lists.
     racks
-        Load by rack, in order of the names; None (brokers without a rack) is last.
+        In order of the names; None (brokers without a rack) is last.
     """
 
-    brokers: Mapping[int, tuple[str | None, Load]]
-    racks: Mapping[str | None, Load]
+    brokers: tuple[BrokerLoad, ...]
+    racks: tuple[RackLoad, ...]
 
 
 def cluster_load(before: ClusterView, after: ClusterView) -> ClusterLoad:
     """Return the loads in two views of one cluster, with the racks of ``after``."""
-    broker_racks = {**before.racks(), **after.racks()}
-    leaders_before, replicas_before = _count(before.replicas)
-    leaders_after, replicas_after = _count(after.replicas)
-    brokers = {
-        broker: (
-            broker_racks.get(broker),
-            Load(
-                leaders_before[broker],
-                leaders_after[broker],
-                replicas_before[broker],
-                replicas_after[broker],
-            ),
-        )
-        for broker in sorted({*broker_racks, *replicas_before, *replicas_after})
-    }
-    racks: dict[str | None, Load] = {}
-    for rack, load in sorted(brokers.values(), key=lambda item: (item[0] is None, item[0] or "")):
-        racks[rack] = racks.get(rack, Load()) + load
-    return ClusterLoad(brokers, racks)
+    rack_of = {**before.racks(), **after.racks()}
+    counts = [*_count(before.replicas), *_count(after.replicas)]
+    leaders_before, replicas_before, leaders_after, replicas_after = counts
+    figures = (leaders_before, leaders_after, replicas_before, replicas_after)
+    ids = sorted({*rack_of, *replicas_before, *replicas_after})
+    by_rack: dict[str | None, list[int]] = {}
+    for id in ids:
+        by_rack.setdefault(rack_of.get(id), []).append(id)
+    return ClusterLoad(
+        tuple(BrokerLoad(id, rack_of.get(id), *(each[id] for each in figures)) for id in ids),
+        tuple(
+            RackLoad(rack, *(sum(each[id] for id in by_rack[rack]) for each in figures))
+            for rack in sorted(by_rack, key=lambda rack: (rack is None, rack or ""))
+        ),
+    )
 
 
 def _count(

@@ -7,29 +7,27 @@ the command line and in the configuration; packages register their own as entry 
 :func:`apply_locator` validates what it returns.
 
 This module has the locators without I/O. Those that read files and run commands are in
-``rackward.rack_locators``; they share the text formats here::
+``rackward.rack_locators``; they share the format here, lines or a JSON object::
 
-    properties     JSON                            YAML
-    # comment      {"0": "rack1", "1": "/dc1/r2"}  0: rack1
-    0=rack1                                        1: /dc1/r2
+    # comment                {"0": "rack1",
+    0=rack1                   "1": "/dc1/r2"}
     1: /dc1/r2
 
-Every parser rejects a broker id that is not a whole number or is given twice, and a rack that is
-empty or not a string. YAML needs the extra ``yaml``.
+A broker id that is not a whole number or is given twice is rejected, and a rack that is empty or
+not a string.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from placement_core.cluster import Broker, ClusterView
-from placement_core.errors import InvalidOptionError, LocatorError, RackParseError, RackwardError
-from placement_core.plugins import load_plugin, parse_bool, read_properties
+from placement_core.errors import LocatorError, RackParseError, RackwardError
+from placement_core.plugins import load_plugin, parse_bool, plugin_name, read_properties
 from placement_core.racks import parse_rack
 
 ENTRY_POINT_GROUP = "rackward.rack_locators"
@@ -61,7 +59,9 @@ def apply_locator(locator: RackLocator, view: ClusterView) -> ClusterView:
     Raises LocatorError, with the locator's name, if it raises an error, returns no racks, omits a
     broker of the view, returns an empty rack, or names brokers that the view does not have.
     """
-    name = locator_name(locator)
+    name = plugin_name(
+        locator.locator if isinstance(locator, KnownBrokersOnly) else locator, LOCATORS
+    )
     try:
         racks = dict(locator.racks(view))
     except Exception as error:
@@ -161,50 +161,17 @@ def load_locator(
     return KnownBrokersOnly(locator) if options[IGNORE_UNKNOWN] else locator
 
 
-def locator_name(locator: RackLocator) -> str:
-    """Return the name of a locator for messages: a key of LOCATORS, or ``module:Class``."""
-    kind = type(locator.locator if isinstance(locator, KnownBrokersOnly) else locator)
-    for name, builtin in LOCATORS.items():
-        if kind is builtin:
-            return name
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-TextFormat = Literal["properties", "json", "yaml"]
-FORMATS: tuple[str, ...] = get_args(TextFormat)
 MAX_QUOTED = 40
 """The number of characters of an invalid text that an error quotes."""
 
 _LINE = re.compile(r"\s*([^=:\s]+)\s*[=:\s]\s*(.*?)\s*")
+_QUOTED = re.compile(r"""(['"])(.*)\1""")
 
 
-@dataclass(frozen=True, slots=True)
-class TextLocator:
-    """Returns the racks in a text of one of the FORMATS."""
-
-    text: str
-    format: TextFormat = "properties"
-
-    def __post_init__(self) -> None:
-        validate_format(self.format)
-
-    def racks(self, view: ClusterView) -> Mapping[int, str | None]:  # noqa: ARG002
-        """See RackLocator. Raises RackParseError."""
-        return dict(parse_racks(self.text, self.format))
-
-
-def validate_format(name: str) -> TextFormat:
-    """Return ``name`` if it is one of FORMATS, else raise InvalidOptionError."""
-    for known in get_args(TextFormat):
-        if name == known:
-            format: TextFormat = known
-            return format
-    raise InvalidOptionError(f"there is no format {name!r}: choose one of {', '.join(FORMATS)}")
-
-
-def parse_racks(text: str, format: TextFormat) -> dict[int, str]:
+def parse_racks(text: str) -> dict[int, str]:
     """Return the racks in a text by broker id; empty if it has none. Raises RackParseError."""
-    return _validate_racks((_parse_id(key), rack) for key, rack in _PARSERS[format](text))
+    pairs = _parse_json(text) if text.lstrip().startswith("{") else _parse_lines(text)
+    return _validate_racks((_parse_id(key), rack) for key, rack in pairs)
 
 
 def _parse_id(text: str) -> int:
@@ -229,13 +196,18 @@ def _validate_racks(pairs: Iterable[tuple[int, object]]) -> dict[int, str]:
     return racks
 
 
-def _parse_properties(text: str) -> Iterable[tuple[str, object]]:
+def _parse_lines(text: str) -> Iterable[tuple[str, object]]:
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and line.lstrip()[0] not in "#!":
-            match = _LINE.fullmatch(line)
-            if match is None:
-                raise RackParseError(f"line {number}, {_quote(line)}, is not of the form id=rack")
-            yield match[1], match[2]
+        if not line.strip() or line.lstrip()[0] in "#!":
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise RackParseError(f"line {number}, {_quote(line)}, is not of the form id=rack")
+        if " #" in match[2]:
+            raise RackParseError(f"line {number}, {_quote(line)}: write the comment above it")
+        # A mapping in YAML may have quotes.
+        key, rack = (_QUOTED.sub(r"\2", part) for part in match.groups())
+        yield key, rack
 
 
 class _JsonObject(list[tuple[str, object]]):
@@ -247,39 +219,8 @@ def _parse_json(text: str) -> Iterable[tuple[str, object]]:
         pairs = json.loads(text, object_pairs_hook=_JsonObject)
     except ValueError as error:
         raise RackParseError(f"this is not JSON: {error}") from error
-    if not isinstance(pairs, _JsonObject):
-        raise RackParseError('the JSON is not an object such as {"0": "rack1"}')
+    assert isinstance(pairs, _JsonObject), "JSON that begins with a brace is an object"
     return pairs
-
-
-def _parse_yaml(text: str) -> Iterable[tuple[str, object]]:
-    yaml: Any
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError:
-        raise RackParseError(
-            "YAML needs PyYAML: pip install 'rackward[yaml]', or write properties or JSON"
-        ) from None
-    try:
-        # Nodes instead of values, so that a rack such as 01 or no stays the text that was written.
-        top = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise RackParseError(f"this is not YAML: {' '.join(str(error).split())}") from error
-    if top is None:
-        return []
-    if not isinstance(top, yaml.MappingNode):
-        raise RackParseError("the YAML is not a mapping such as 0: rack1")
-    return [
-        (str(key.value), None if node.tag.endswith(":null") else node.value)
-        for key, node in top.value
-    ]
-
-
-_PARSERS: Mapping[str, Callable[[str], Iterable[tuple[str, object]]]] = {
-    "properties": _parse_properties,
-    "json": _parse_json,
-    "yaml": _parse_yaml,
-}
 
 
 def _quote(value: object) -> str:

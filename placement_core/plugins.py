@@ -50,6 +50,13 @@ def load_plugin(
     return plugin
 
 
+def plugin_name(plugin: object, builtin: Mapping[str, type]) -> str:
+    """Return the name of a plug-in for messages: a key of ``builtin``, or ``module:Class``."""
+    kind = type(plugin)
+    names = [name for name, known in builtin.items() if kind is known]
+    return names[0] if names else f"{kind.__module__}:{kind.__qualname__}"
+
+
 def is_plugin(name: str, group: str) -> bool:
     """Return whether ``name`` is an entry point in ``group``, or of the form ``module:Class``."""
     return bool(_MODULE_AND_CLASS.fullmatch(name) or entry_points(group=group, name=name))

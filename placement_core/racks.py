@@ -63,6 +63,37 @@ def levels_crossed(one: RackPath | None, other: RackPath | None, depth: int) -> 
     return depth - common_levels(one, other)
 
 
+DEFAULT_MAX_SHARE = 3.0
+"""How much of a topic rack-aware producers write to one partition, in even shares, at most."""
+
+
+def nearest_groups(
+    rack: RackPath, leader_racks: Mapping[int, str | None], max_share: float
+) -> list[tuple[list[int], float]]:
+    """Return groups of partitions, nearest first, and the share of the records that each gets.
+
+    ``leader_racks`` maps each writable partition to its leader's rack; None: unknown, and so
+    farthest. Shares are more than 0 and sum to 1. This is the rule of :mod:`partitioners.choice`.
+    """
+    paths = {path for path in map(parse_rack, leader_racks.values()) if path is not None}
+    max_of_partition = max_share * len(paths | {rack}) / max(1, len(leader_racks))
+    by_levels: dict[int, list[int]] = {}
+    for partition, leader_rack in sorted(leader_racks.items()):
+        path = parse_rack(leader_rack)
+        # A rack that equals the producer's is nearer than one that has further levels.
+        levels = 0 if path is None else common_levels(rack, path) + (path == rack)
+        by_levels.setdefault(levels, []).append(partition)
+    groups = []
+    rest = 1.0
+    for levels in sorted(by_levels, reverse=True):
+        share = min(rest, max_of_partition * len(by_levels[levels]))
+        groups.append((by_levels[levels], share))
+        rest -= share
+        if rest < 1e-9:
+            break
+    return groups
+
+
 def nearest_replica(
     client_rack: object, in_sync: Mapping[int, object], leader: int, tie_break: int = 0
 ) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -54,6 +54,9 @@ class CurrentAssignment:
     weights
         The traffic that the group reads from a partition, in a unit that all readers share.
         Default: 1.
+    shared
+        Partition that several members read, each an equal part (share groups), to their racks.
+        Each of these reads counts as a partition of the group.
 
     Raises InvalidOptionError if a weight is out of range.
     """
@@ -62,6 +65,7 @@ class CurrentAssignment:
     topics: frozenset[str]
     racks: Mapping[TopicPartition, str | None]
     weights: Mapping[TopicPartition, float] = field(default_factory=dict)
+    shared: Mapping[TopicPartition, Sequence[str | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for tp, weight in self.weights.items():
@@ -74,6 +78,79 @@ class CurrentAssignment:
     def weight(self, partition: TopicPartition) -> float:
         """Return the weight of a partition."""
         return self.weights.get(partition, 1.0)
+
+    def readers(self, partition: TopicPartition) -> Sequence[str | None]:
+        """Return the racks of the members that read a partition; none if no member does."""
+        if partition in self.racks:
+            return (self.racks[partition],)
+        return self.shared.get(partition, ())
+
+
+@dataclass(frozen=True, slots=True)
+class WriterDemand:
+    """Producers of some topics: where what they write comes from.
+
+    written
+        A topic, or one partition, to the bytes from each rack (None: unknown rack), in the unit of
+        the readers' weights. A topic's bytes are spread evenly over its partitions.
+    rack_aware
+        Whether the producers write records without keys to the leaders in their own rack. Then
+        leaders should be in proportion to what is written in each rack, so that all partitions of
+        a topic get an equal share; what a rack writes beyond the share of its leaders counts as
+        written across racks in the objective, and so in ``gap``. Otherwise (keys, or the client's
+        own partitioner) each partition gets its bytes whatever its leader, and those from other
+        racks are written across.
+
+    Raises InvalidOptionError if an amount is negative or not finite.
+    """
+
+    name: str
+    written: Mapping[str | TopicPartition, Mapping[str | None, float]]
+    rack_aware: bool = False
+
+    def __post_init__(self) -> None:
+        for what, by_rack in self.written.items():
+            for rack, amount in by_rack.items():
+                if not 0 <= amount < float("inf"):
+                    raise InvalidOptionError(
+                        f"{self.name} writes {amount!r} to {_name_of(what)} from rack {rack}: give "
+                        "0 or a positive number"
+                    )
+
+    def by_partition(
+        self, partitions: Mapping[str, Sequence[TopicPartition]]
+    ) -> dict[TopicPartition, dict[str | None, float]]:
+        """Return what each partition gets from each rack; ``partitions`` are those of each topic.
+
+        Topics and partitions that are not among them are left out.
+        """
+        found: dict[TopicPartition, dict[str | None, float]] = {}
+        for what, by_rack in self.written.items():
+            topic = what if isinstance(what, str) else what.topic
+            of_topic = partitions.get(topic, ())
+            targets = of_topic if isinstance(what, str) else [p for p in of_topic if p == what]
+            for partition in targets:
+                row = found.setdefault(partition, {})
+                for rack, amount in by_rack.items():
+                    row[rack] = row.get(rack, 0.0) + amount / len(targets)
+        return found
+
+
+def _name_of(what: str | TopicPartition) -> str:
+    return what if isinstance(what, str) else f"{what.topic}-{what.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class BytesAcross:
+    """How much of ``total`` a group reads, or producers write, across racks.
+
+    In the unit of the weights; ``before`` with the current leaders, ``after`` with the layout's.
+    """
+
+    name: str
+    total: float
+    before: float
+    after: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +193,9 @@ class Obstacle(Enum):
     LEADER_LIMIT = "leader-limit"
     """Its replicas in the rack of its member are on brokers that may lead no more partitions."""
 
+    BYTE_LIMIT = "byte-limit"
+    """Its replicas in the rack of its member are on brokers that may not serve it as well."""
+
     OTHER_READERS = "other-readers"
     """Other consumers read it elsewhere, and its one leader serves them."""
 
@@ -155,6 +235,16 @@ class LeaderLayout:
         What members of ``CurrentAssignment`` values do not read locally, by reason.
     leader_limit
         The maximum of preferred leaders on a broker that had fewer before; None: unlimited.
+    gap
+        What a better layout could save at most: a share of all that is read and written, proved. 0
+        if there is no better one. With ``max_byte_imbalance`` that is kept: one that keeps it too.
+    heaviest_broker
+        The most that the leaders on one broker serve, over the mean of the live brokers: what is
+        read from them and written to them, in the weights of readers and writers. 0 without any.
+    consumed, produced
+        The bytes across racks per reader (as ``localities``) and per ``WriterDemand``. Rack-aware
+        ones write as :func:`placement_core.racks.nearest_groups` says: a rack's leaders get all
+        that is written in it, up to DEFAULT_MAX_SHARE.
     """
 
     order: Mapping[TopicPartition, tuple[int, ...]]
@@ -164,3 +254,7 @@ class LeaderLayout:
     balance_proved: bool
     unmet: tuple[UnmetReads, ...] = ()
     leader_limit: int | None = None
+    gap: float = 0.0
+    heaviest_broker: float = 0.0
+    consumed: tuple[BytesAcross, ...] = ()
+    produced: tuple[BytesAcross, ...] = ()

@@ -24,12 +24,16 @@ between brokers, the lowest rank.)
   left of the partitions when all lowest quotas are met; any more units are not local.
 - For several groups, each partition's one leader serves all of them, and such shared nodes cannot
   be added up. Costs that depend on the leaders in one rack can: the *surplus* over highest quotas,
-  or the *shortage* below lowest ones. Either is a lower bound of the partitions that are not local,
-  and exact where highest and lowest quotas agree (:mod:`placement_core.leaders.search`).
+  the *shortage* below lowest ones, and any mixture of both. These are lower bounds of the
+  partitions that are not local, and exact where highest and lowest quotas agree
+  (:mod:`placement_core.leaders.search`).
 
-Groups that keep their assignment have no quotas: each of their partitions has a fixed reader, so a
-choice of its leader has a fixed cost, whatever the other leaders are. These costs, and those of
-changes, are the costs of moves between brokers.
+Producers that write to the leaders in their own rack have quotas too: a rack from which a share of
+a topic's bytes comes should lead that share of its partitions, rounded down or up.
+
+Groups that keep their assignment have no quotas, nor have other producers: each of their partitions
+has fixed readers and writers, so a choice of its leader has a fixed cost, whatever the other
+leaders are. These costs, and those of changes, are the costs of moves between brokers.
 """
 
 from __future__ import annotations
@@ -39,11 +43,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
 from placement_core.flow import INF, IntArray
-from placement_core.leaders.model import ConsumerDemand, CurrentAssignment
+from placement_core.leaders.model import ConsumerDemand, CurrentAssignment, WriterDemand
 from placement_core.racks import RackPath, parse_rack
 
 MIN_WEIGHT_UNITS, MAX_WEIGHT_UNITS = 10_000, 1 << 40
@@ -62,12 +67,13 @@ class LeaderProblem:
     rack_slots
         The length of arrays per rack (see :class:`Quotas`).
     quotas
-        Per demand; None for a demand without consumers or partitions.
-    reads
-        Partition to the integer weight of what current assignments read, by the number of the
-        members' rack. Racks without live brokers do not count.
+        Per demand, None for a demand without consumers or partitions; then per topic of rack-aware
+        writers.
+    fixed_bytes
+        Partition to the integer weight of what current assignments read and other writers write,
+        by the number of their rack; -1 for racks without live brokers.
     demands_of
-        Topic to the positions of the demands that read it and have quotas.
+        Topic to the positions of its quotas.
     movable, fixed
         Partitions whose leader is chosen, and all others.
     """
@@ -77,10 +83,23 @@ class LeaderProblem:
     rack_of: IntArray
     rack_slots: int
     quotas: tuple[Quotas | None, ...]
-    reads: Mapping[TopicPartition, Mapping[int, int]]
+    fixed_bytes: Mapping[TopicPartition, Mapping[int, int]]
     demands_of: dict[str, tuple[int, ...]]
     movable: tuple[TopicPartition, ...]
     fixed: tuple[TopicPartition, ...]
+
+    @property
+    def total_weight(self) -> int:
+        """The integer weight of all that is read and written."""
+        of_quotas = sum(quotas.weight * quotas.partitions for quotas in self.quotas if quotas)
+        return of_quotas + sum(sum(row.values()) for row in self.fixed_bytes.values())
+
+    def served(self, partition: TopicPartition) -> int:
+        """Return the integer weight of what is read from a partition and written to it."""
+        of_quotas = (self.quotas[n] for n in self.demands_of[partition.topic])
+        return sum(each.weight for each in of_quotas if each) + sum(
+            self.fixed_bytes.get(partition, {}).values()
+        )
 
     @classmethod
     def of(
@@ -88,14 +107,21 @@ class LeaderProblem:
         view: ClusterView,
         demands: Sequence[ConsumerDemand],
         assignments: Sequence[CurrentAssignment],
+        writers: Sequence[WriterDemand],
         topics: Collection[str] | None,
         levels: int | None,
     ) -> LeaderProblem:
         """Return the problem. Raises InvalidOptionError as ``plan_leaders`` does."""
-        known = {partition.topic for partition in view.replicas}
+        partitions: dict[str, list[TopicPartition]] = {}
+        for partition in sorted(view.replicas):
+            partitions.setdefault(partition.topic, []).append(partition)
+        known = partitions.keys()
         _validate(
             known,
-            [*(each.name for each in demands), *(each.name for each in assignments)],
+            [
+                [*(each.name for each in demands), *(each.name for each in assignments)],
+                [each.name for each in writers],
+            ],
             topics,
             levels,
         )
@@ -103,35 +129,68 @@ class LeaderProblem:
         racks = sorted({path[:levels] for path in paths.values() if path is not None})
         rack_index = {rack: n for n, rack in enumerate(racks)}
         broker_index = {broker: n for n, broker in enumerate(paths)}
-        sizes: dict[str, int] = dict.fromkeys(sorted(known), 0)
-        for partition in view.replicas:
-            sizes[partition.topic] += 1
+        written = [(each, each.by_partition(partitions)) for each in writers]
         heaviest = max(
             [demand.weight for demand in demands]
-            + [each.weight(tp) for each in assignments for tp in each.racks],
+            + [each.weight(tp) for each in assignments for tp in (*each.racks, *each.shared)]
+            + [sum(row.values()) for _, rows in written for row in rows.values()],
             default=1.0,
         )
-        units = weight_units(len(paths), len(view.replicas), len(demands) + len(assignments))
-        weights = scale_weights([demand.weight for demand in demands], heaviest, units)
-        quotas = tuple(
-            Quotas.of(demand, racks, levels, sum(sizes.get(t, 0) for t in demand.topics), weight)
-            for demand, weight in zip(demands, weights, strict=True)
+        units = weight_units(
+            len(paths), len(view.replicas), len(demands) + len(assignments) + len(writers)
         )
+        quotas = [
+            Quotas.of(
+                demand,
+                racks,
+                levels,
+                sum(len(partitions.get(topic, ())) for topic in demand.topics),
+                scale_weight(demand.weight, heaviest, units),
+            )
+            for demand in demands
+        ]
+        topics_of_quotas = [demand.topics for demand in demands]
+        fixed_bytes: dict[TopicPartition, dict[int, int]] = {}
+
+        def rack_number(rack: str | None) -> int:
+            path = parse_rack(rack)
+            return -1 if path is None else rack_index.get(path[:levels], -1)
+
+        def add_fixed(partition: TopicPartition, rack: str | None, amount: float) -> None:
+            if amount > 0:
+                row, number = fixed_bytes.setdefault(partition, {}), rack_number(rack)
+                row[number] = row.get(number, 0) + scale_weight(amount, heaviest, units)
+
+        for assignment in assignments:
+            for partition in (*assignment.racks, *assignment.shared):
+                if partition in view.replicas:
+                    readers = assignment.readers(partition)
+                    for rack in readers:
+                        add_fixed(partition, rack, assignment.weight(partition) / len(readers))
+        for writer, rows in written:
+            if not writer.rack_aware:
+                for partition, row in rows.items():
+                    for rack, amount in row.items():
+                        add_fixed(partition, rack, amount)
+                continue
+            for topic in sorted({partition.topic for partition in rows}):
+                by_rack = np.zeros(len(racks) + 2)
+                for partition in partitions[topic]:
+                    for rack, amount in rows.get(partition, {}).items():
+                        by_rack[rack_number(rack)] += amount
+                if by_rack.any():
+                    size = float(by_rack.sum()) / len(partitions[topic])
+                    weight = scale_weight(size, heaviest, units)
+                    quotas.append(
+                        Quotas.of_writes(by_rack, len(partitions[topic]), writer.name, size, weight)
+                    )
+                    topics_of_quotas.append(frozenset((topic,)))
         may_change = known if topics is None else topics
         movable: list[TopicPartition] = []
         fixed: list[TopicPartition] = []
         for partition, replicas in sorted(view.replicas.items()):
             live = any(broker in broker_index for broker in replicas)
             (movable if live and partition.topic in may_change else fixed).append(partition)
-        reads: dict[TopicPartition, dict[int, int]] = {}
-        for assignment in assignments:
-            for partition, rack in assignment.racks.items():
-                path = parse_rack(rack)
-                index = None if path is None else rack_index.get(path[:levels])
-                if index is not None and partition in view.replicas:
-                    of_rack = reads.setdefault(partition, {})
-                    [weight] = scale_weights([assignment.weight(partition)], heaviest, units)
-                    of_rack[index] = of_rack.get(index, 0) + weight
         return cls(
             view=view,
             broker_index=broker_index,
@@ -140,13 +199,13 @@ class LeaderProblem:
                 np.int64,
             ),
             rack_slots=len(racks) + 2,
-            quotas=quotas,
-            reads=reads,
+            quotas=tuple(quotas),
+            fixed_bytes=fixed_bytes,
             demands_of={
                 topic: tuple(
-                    n for n, demand in enumerate(demands) if quotas[n] and topic in demand.topics
+                    n for n, read in enumerate(topics_of_quotas) if quotas[n] and topic in read
                 )
-                for topic in sizes
+                for topic in partitions
             },
             movable=tuple(movable),
             fixed=tuple(fixed),
@@ -189,40 +248,43 @@ class LeaderProblem:
 
 def _validate(
     known: Collection[str],
-    names: Sequence[str],
+    readers_and_writers: Sequence[Sequence[str]],
     topics: Collection[str] | None,
     levels: int | None,
 ) -> None:
     if levels is not None and levels < 1:
         raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidOptionError(
-            f"two readers are named {repeated[0]}: give each a name of its own"
-        )
+    for names, what in zip(readers_and_writers, ("readers", "writers"), strict=True):
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidOptionError(
+                f"two {what} are named {repeated[0]}: give each a name of its own"
+            )
     if missing := sorted(set(topics or ()) - set(known)):
         raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
 
 
-def weight_units(brokers: int, partitions: int, readers: int) -> int:
-    """Return the integer weight of the heaviest reader: all costs together stay far below 2^60."""
+def weight_units(brokers: int, partitions: int, users: int) -> int:
+    """Return the integer weight of the heaviest reader or writer of a partition: all costs together
+    stay far below 2^60."""
     scale = RankScales.of(brokers + 2, partitions, changes_first=True).off_rack
-    units = (1 << 56) // (scale * max(1, partitions) * max(1, readers))
+    units = (1 << 56) // (scale * max(1, partitions) * max(1, users))
     return min(max(units, MIN_WEIGHT_UNITS), MAX_WEIGHT_UNITS)
 
 
-def scale_weights(weights: Sequence[float], heaviest: float, units: int) -> list[int]:
-    """Return the weights as integers: ``heaviest`` is ``units``, the others 1 or more."""
-    return [max(1, round(weight / heaviest * units)) for weight in weights]
+def scale_weight(weight: float, heaviest: float, units: int) -> int:
+    """Return the weight as an integer: ``heaviest`` is ``units``, the others 1 or more."""
+    return max(1, round(weight / heaviest * units))
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """How many partitions the consumers of one demand can read in each rack.
+    """How many partitions the consumers of one demand can read, or producers write, in each rack.
 
     All arrays are per rack, with two more entries at the end: one for leaders in an unknown rack
     (where no consumer is), one for consumers in a rack without brokers (where no leader is).
     ``other_leaders`` are leaders of partitions that are not being chosen at the moment. ``weight``
-    is the integer weight of a partition.
+    is the integer weight of a partition, ``size`` its weight in the unit of the input, ``name`` the
+    name of the demand or the writer.
     """
 
     low: IntArray
@@ -230,6 +292,8 @@ class Quotas:
     partitions: int
     weight: int
     other_leaders: IntArray
+    name: str
+    size: float
 
     @classmethod
     def of(
@@ -251,7 +315,18 @@ class Quotas:
             return None
         share, rest = divmod(partitions, total)
         low = consumers * share
-        return cls(low, low + consumers * (rest > 0), partitions, weight, np.zeros_like(low))
+        high = low + consumers * (rest > 0)
+        none = np.zeros_like(low)
+        return cls(low, high, partitions, weight, none, demand.name, demand.weight)
+
+    @classmethod
+    def of_writes(
+        cls, by_rack: NDArray[np.float64], partitions: int, name: str, size: float, weight: int
+    ) -> Quotas:
+        """Return the quotas of a topic: the share of its bytes that is written in each rack."""
+        share = np.round(by_rack / by_rack.sum() * partitions, 9)
+        low, high = np.floor(share).astype(np.int64), np.ceil(share).astype(np.int64)
+        return cls(low, high, partitions, weight, np.zeros_like(low), name, size)
 
     def with_other_leaders(self, other_leaders: IntArray) -> Quotas:
         """Return the same quotas beside ``other_leaders``."""
@@ -306,8 +381,8 @@ class LeaderCosts:
 
     ``rack_of`` is the rack of each broker, ``base`` its leaders of other partitions, ``limit`` the
     maximum number of all its leaders (None: unlimited). ``exact`` has the quotas of the one demand
-    that is counted exactly; ``surplus`` and ``shortage`` have those that are counted by their
-    bounds.
+    that is counted exactly; ``mixture`` has those that are counted by a bound, each with the weight
+    of its surplus, the rest of its weight being that of its shortage.
     """
 
     rack_of: IntArray
@@ -315,8 +390,7 @@ class LeaderCosts:
     scales: RankScales
     rack_slots: int
     exact: Quotas | None = None
-    surplus: Sequence[Quotas] = ()
-    shortage: Sequence[Quotas] = ()
+    mixture: Sequence[tuple[Quotas, int]] = ()
     limit: IntArray | None = None
 
     def leaders_per_rack(self, loads: IntArray) -> IntArray:
@@ -349,10 +423,10 @@ class LeaderCosts:
     def _marginal(self, leaders: IntArray) -> IntArray:
         """Return the cost of one more leader in each rack, by the bounds."""
         added = np.zeros(self.rack_slots, np.int64)
-        for quotas in self.surplus:
-            added += quotas.weight * (leaders + quotas.other_leaders >= quotas.high)
-        for quotas in self.shortage:
-            added -= quotas.weight * (leaders + quotas.other_leaders < quotas.low)
+        for quotas, of_surplus in self.mixture:
+            total = leaders + quotas.other_leaders
+            added += of_surplus * (total >= quotas.high)
+            added -= (quotas.weight - of_surplus) * (total < quotas.low)
         return added * self.scales.off_rack
 
     def _set_exact(

@@ -2,10 +2,12 @@
 
 For one demand, or none, the best leaders are a single flow
 (:mod:`placement_core.flow.cycle_canceling`). With several, the quotas of each demand couple the
-racks: which racks get the remainder of the partitions. If all quotas are single numbers, surplus
-and shortage agree and a flow is exact. If they are ranges, both are lower bounds. So the search
-branches: ranges are halved, the branch with the lowest bound first, until the best choice so far
-is as good as the bound of every branch that is left (:func:`best_leaders`).
+racks: which racks get the remainder of the partitions. Surplus and shortage are two lower bounds of
+what a demand reads across racks, and so is any mixture of them; with a mixture per demand, the
+leaders are a single flow again. So flows are solved for changing mixtures: the larger of the two
+counts more each time. A flow that costs as much as its mixture says is the optimum
+(:func:`best_leaders`). If none does, the cheapest is improved by exchanges of leaders between two
+racks, and :mod:`placement_core.leaders.bound` computes how far from the optimum it can be.
 
 It starts from a choice of racks instead of brokers: the same problem with a handful of nodes
 (:func:`set_initial_leaders`).
@@ -13,18 +15,16 @@ It starts from a choice of racks instead of brokers: the same problem with a han
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 import numpy as np
 
 from placement_core.flow import INF, IntArray, cancel_negative_cycles, level_loads
 from placement_core.leaders.problem import LeaderCosts, Quotas, RankScales
 
-MAX_FLOWS = 400
-"""The maximum number of flows to solve. After that the best choice so far is used, unproved."""
+MAX_FLOWS = 24
+"""The maximum number of mixtures to try."""
 
 
 @dataclass(slots=True)
@@ -175,51 +175,59 @@ def best_leaders(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quo
     if len(demands) < 2:
         cancel_negative_cycles(choice, replace(costs, exact=demands[0] if demands else None))
         return True
-    order = count()
-    branches = [(-1, next(order), tuple(demands))]
-    lowest, best, flows = _total(choice, costs, demands), choice.chosen.copy(), 0
-    while branches:
-        bound, _, ranges = heapq.heappop(branches)
-        if bound >= lowest or flows >= MAX_FLOWS:
-            choice.choose(best)
-            return bound >= lowest
-        by_surplus = [True] * len(demands)
-        for _ in range(2):
-            flows += 1
-            cancel_negative_cycles(choice, _relaxed(costs, ranges, by_surplus))
-            leaders = costs.leaders_per_rack(choice.loads)
-            other = _other_costs(choice, costs)
-            off_rack = [quotas.weight * quotas.off_rack(leaders) for quotas in demands]
-            total = costs.scales.off_rack * sum(off_rack) + other
-            if total < lowest:
-                lowest, best = total, choice.chosen.copy()
-            bounds = [
-                quotas.weight * (quotas.surplus(leaders) if surplus else quotas.shortage(leaders))
-                for quotas, surplus in zip(ranges, by_surplus, strict=True)
-            ]
-            bound = max(bound, costs.scales.off_rack * sum(bounds) + other)
-            gaps = [cost - low for cost, low in zip(off_rack, bounds, strict=True)]
-            larger = [quotas.surplus(leaders) >= quotas.shortage(leaders) for quotas in ranges]
-            if bound >= lowest or larger == by_surplus:
-                break
-            by_surplus = larger
-        if bound < lowest:
-            for half in _halves(ranges, int(np.argmax(gaps))):
-                heapq.heappush(branches, (bound, next(order), half))
+    lowest, best = _total(choice, costs, demands), choice.chosen.copy()
+    bound = -1
+    of_surplus = [quotas.weight for quotas in demands]  # And the rest of its weight, of shortage.
+    for n in range(MAX_FLOWS):
+        cancel_negative_cycles(
+            choice, replace(costs, mixture=list(zip(demands, of_surplus, strict=True)))
+        )
+        leaders = costs.leaders_per_rack(choice.loads)
+        larger = [quotas.surplus(leaders) - quotas.shortage(leaders) for quotas in demands]
+        mixed = sum(
+            surplus * quotas.surplus(leaders) + (quotas.weight - surplus) * quotas.shortage(leaders)
+            for quotas, surplus in zip(demands, of_surplus, strict=True)
+        )
+        bound = max(bound, costs.scales.off_rack * mixed + _other_costs(choice, costs))
+        total = _total(choice, costs, demands)
+        if total < lowest:
+            lowest, best = total, choice.chosen.copy()
+        if bound >= lowest:
+            break
+        of_surplus = [
+            min(max(surplus + sign * (quotas.weight // (n + 1)), 0), quotas.weight)
+            for quotas, surplus, sign in zip(
+                demands, of_surplus, np.sign(larger).tolist(), strict=True
+            )
+        ]
     choice.choose(best)
-    return True
+    if bound >= lowest:
+        return True
+    _exchange(choice, costs, demands)
+    return False
 
 
-def _relaxed(
-    costs: LeaderCosts, ranges: Sequence[Quotas], by_surplus: Sequence[bool]
-) -> LeaderCosts:
-    """Return ``costs`` with a lower bound for each demand: its surplus or its shortage."""
-    pairs = list(zip(ranges, by_surplus, strict=True))
-    return replace(
-        costs,
-        surplus=[quotas for quotas, surplus in pairs if surplus],
-        shortage=[quotas for quotas, surplus in pairs if not surplus],
-    )
+def _exchange(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> None:
+    """Move single leaders between brokers while that is cheaper."""
+    lowest, improved = _total(choice, costs, demands), True
+    while improved:
+        improved = False
+        prices = choice.costs()
+        for source, target in np.argwhere(prices < INF).tolist():
+            if (
+                costs.limit is not None
+                and (choice.loads + costs.base)[target] >= costs.limit[target]
+            ):
+                continue
+            moved = choice.find(source, target, int(prices[source, target]), 1)
+            if not len(moved):
+                continue
+            choice.apply(moved, source, target)
+            total = _total(choice, costs, demands)
+            if total < lowest:
+                lowest, improved = total, True
+            else:
+                choice.apply(moved, target, source)
 
 
 def _total(choice: LeaderChoice, costs: LeaderCosts, demands: Sequence[Quotas]) -> int:
@@ -232,29 +240,6 @@ def _other_costs(choice: LeaderChoice, costs: LeaderCosts) -> int:
     """Return the cost of everything but the demands."""
     total = choice.loads + costs.base
     return costs.scales.square * int((total * total).sum()) + choice.total_price()
-
-
-def _halves(ranges: tuple[Quotas, ...], which: int) -> list[tuple[Quotas, ...]]:
-    """Return ``ranges`` twice, with the widest range of the ``which``-th demand cut in two.
-
-    The bound of that demand is below its cost, so its ranges are not all single numbers. Its
-    quotas add up to its partitions, which narrows its other ranges.
-    """
-    quotas = ranges[which]
-    rack = int(np.argmax(quotas.high - quotas.low))
-    middle = int(quotas.low[rack] + quotas.high[rack]) // 2
-    halves = []
-    for low_at, high_at in ((quotas.low[rack], middle), (middle + 1, quotas.high[rack])):
-        low, high = quotas.low.copy(), quotas.high.copy()
-        low[rack], high[rack] = low_at, high_at
-        low, high = (
-            np.maximum(low, quotas.partitions - high.sum() + high),
-            np.minimum(high, quotas.partitions - low.sum() + low),
-        )
-        if (low <= high).all():
-            half = replace(quotas, low=low, high=high)
-            halves.append((*ranges[:which], half, *ranges[which + 1 :]))
-    return halves
 
 
 def set_initial_leaders(

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.leaders.model import CurrentAssignment, Obstacle, UnmetReads
 from placement_core.racks import parse_rack
 
 
-def local_partitions(
+def local_reads(
     view: ClusterView,
     assignment: CurrentAssignment,
     leaders: Mapping[TopicPartition, int],
     levels: int | None = None,
-) -> list[TopicPartition]:
-    """Return the partitions that are read in the rack of their leader, sorted.
+) -> dict[TopicPartition, int]:
+    """Return how many of its readers read a partition in the rack of its leader, if any do.
 
     ``leaders`` has the broker that leads each partition; racks are compared by ``levels``.
     """
     paths = _broker_paths(view, levels)
-    local = []
+    local = {}
     for partition in sorted(view.replicas):
-        path = parse_rack(assignment.racks.get(partition))
         leader_path = paths.get(leaders.get(partition, -1))
-        if path is not None and leader_path is not None and path[:levels] == leader_path:
-            local.append(partition)
+        if leader_path is not None and (
+            count := sum(
+                path is not None and path[:levels] == leader_path
+                for path in map(parse_rack, assignment.readers(partition))
+            )
+        ):
+            local[partition] = count
     return local
 
 
@@ -36,39 +40,46 @@ def unmet_reads(
     *,
     movable: Collection[TopicPartition],
     full: Collection[int],
+    fits: Callable[[TopicPartition, int], bool],
     levels: int | None = None,
 ) -> tuple[UnmetReads, ...]:
     """Return the partitions that are not read locally with ``leaders``, by group, reason and rack.
 
     ``movable`` are the partitions whose leader may be chosen, ``full`` the brokers that may not
-    lead more partitions.
+    lead more partitions. ``fits`` tells whether a broker may serve the bytes of one more.
     """
     paths = _broker_paths(view, levels)
     found = []
     for assignment in assignments:
-        local = set(local_partitions(view, assignment, leaders, levels))
         by_reason: dict[tuple[Obstacle, str | None], list[TopicPartition]] = {}
         for partition, replicas in sorted(view.replicas.items()):
-            if partition.topic not in assignment.topics or partition in local:
+            if partition.topic not in assignment.topics:
                 continue
-            rack = assignment.racks.get(partition)
-            path = parse_rack(rack)
-            in_rack = () if path is None else [b for b in replicas if paths.get(b) == path[:levels]]
-            if partition not in assignment.racks:
-                obstacle = Obstacle.UNREAD
-            elif path is None:
-                obstacle, rack = Obstacle.RACKLESS_MEMBER, None
-            elif path[:levels] not in paths.values():
-                obstacle = Obstacle.NO_BROKER_IN_RACK
-            elif not in_rack:
-                obstacle = Obstacle.NO_REPLICA_IN_RACK
-            elif partition not in movable:
-                obstacle = Obstacle.NOT_SELECTED
-            elif all(broker in full for broker in in_rack):
-                obstacle = Obstacle.LEADER_LIMIT
-            else:
-                obstacle = Obstacle.OTHER_READERS
-            by_reason.setdefault((obstacle, rack), []).append(partition)
+            leader_path = paths.get(leaders.get(partition, -1))
+            racks = assignment.readers(partition)
+            if not racks:
+                by_reason.setdefault((Obstacle.UNREAD, None), []).append(partition)
+            for rack in dict.fromkeys(racks):
+                path = parse_rack(rack)
+                if path is None:
+                    by_reason.setdefault((Obstacle.RACKLESS_MEMBER, None), []).append(partition)
+                    continue
+                if path[:levels] == leader_path:
+                    continue
+                in_rack = [broker for broker in replicas if paths.get(broker) == path[:levels]]
+                if path[:levels] not in paths.values():
+                    obstacle = Obstacle.NO_BROKER_IN_RACK
+                elif not in_rack:
+                    obstacle = Obstacle.NO_REPLICA_IN_RACK
+                elif partition not in movable:
+                    obstacle = Obstacle.NOT_SELECTED
+                elif all(broker in full for broker in in_rack):
+                    obstacle = Obstacle.LEADER_LIMIT
+                elif all(broker in full or not fits(partition, broker) for broker in in_rack):
+                    obstacle = Obstacle.BYTE_LIMIT
+                else:
+                    obstacle = Obstacle.OTHER_READERS
+                by_reason.setdefault((obstacle, rack), []).append(partition)
         found += [
             UnmetReads(assignment.name, obstacle, rack, tuple(partitions))
             for (obstacle, rack), partitions in sorted(

@@ -14,8 +14,8 @@ replica; the child's own ring picks the next one down, until a broker is reached
 3. Partitions added to a topic, and replicas added to partitions, continue where the rings stopped:
    the replicas that the topic has are counted as turns too.
 4. A ring does not know which brokers below its children a partition has left. So replicas that were
-   added to partitions are exchanged afterwards, among the last partitions, until no exchange makes
-   brokers more even.
+   added to partitions are exchanged afterwards, among the last partitions, until brokers are even
+   or have been gone through twenty times.
 
 Worked example: brokers 0 to 5 in /dc1/r1, /dc1/r2, /dc2/r1, /dc2/r2, /dc3/r1, /dc3/r2, RF 3, seed
 1. Each partition has one replica per data centre, and each broker leads one of six::
@@ -33,7 +33,6 @@ broker has as many turns as one with nine.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -42,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_core.cluster import ClusterView
+from placement_core.errors import PlacementError, format_brokers
 from placement_core.flow import IntArray, Segments
 from placement_core.placers.ring import Request, Ring, level_last
 from placement_core.placers.round_robin import (
@@ -64,8 +64,8 @@ LAST_PARTITIONS = 8
 """The number of last partitions, per child of a node, that are leveled after all are placed."""
 
 _MAX_EXCHANGING_BROKERS, _EXCHANGES = 100, 20
-"""Larger clusters keep what rings leave uneven, a few replicas of hundreds: exchanges would take
-seconds. In smaller ones, one or two passes suffice."""
+"""Larger clusters keep what rings leave uneven, a few replicas of hundreds: in one of 100 brokers,
+twenty passes take a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,10 @@ class MultiLevelPlacer:
         if not among.racks:
             return SimplePlacer(seed=self.seed).place(spec, view, broker_ids)
         inside = {broker: among.racks[broker] for broker in among.ids}
-        tree = TreeNode.build(inside, {b: r for b, r in among.racks.items() if b not in inside})
+        _require_among(inside, spec, among.racks)
+        tree = TreeNode.build(inside)
         existing = existing_rows(spec, view).values()
-        numbers = {broker: at for at, broker in enumerate((*tree.child_of, *tree.outside))}
+        numbers = {broker: at for at, broker in enumerate(tree.child_of)}
         for broker in chain.from_iterable((*spec.present, *existing)):
             numbers.setdefault(broker, len(numbers))
         rows = np.full((spec.replication_factor, spec.partitions), MISSING)
@@ -127,6 +128,17 @@ class MultiLevelPlacer:
         return rng_for_node
 
 
+def _require_among(chosen: Collection[int], spec: PlacementSpec, racks: Collection[int]) -> None:
+    """Raise PlacementError if a live broker in a rack has a replica and is not ``chosen``."""
+    for index, row in enumerate(spec.present):
+        if others := [broker for broker in row if broker in racks and broker not in chosen]:
+            raise PlacementError(
+                f"partition {spec.first_partition + index} has a replica on "
+                f"{format_brokers(others)}, which is not among the brokers to place on: add it to "
+                "them, so that the replicas are spread over racks"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class TreeNode:
     """A data centre, room or rack with what is below it.
@@ -139,24 +151,18 @@ class TreeNode:
         Per child, the number of brokers below it.
     child_of
         The index of the child that each broker below stands under.
-    outside
-        The same for brokers that may hold replicas and get no new ones. They count in no size.
     """
 
     path: RackPath
     children: tuple[TreeNode | int, ...]
     sizes: tuple[int, ...]
     child_of: Mapping[int, int]
-    outside: Mapping[int, int]
 
     @classmethod
-    def build(
-        cls, racks: Mapping[int, RackPath], outside: Mapping[int, RackPath], path: RackPath = ()
-    ) -> TreeNode:
+    def build(cls, racks: Mapping[int, RackPath], path: RackPath = ()) -> TreeNode:
         """Return the tree of the brokers in ``racks`` from ``path`` down.
 
-        Brokers come first, by id, then nodes, by name. Brokers in ``outside`` are known to the
-        nodes that they stand below.
+        Brokers come first, by id, then nodes, by name.
         """
         below: dict[str, dict[int, RackPath]] = {}
         children: list[TreeNode | int] = []
@@ -165,13 +171,7 @@ class TreeNode:
                 children.append(broker)
             else:
                 below.setdefault(racks[broker][len(path)], {})[broker] = racks[broker]
-        names = sorted(below)
-        number = {name: index for index, name in enumerate(names, len(children))}
-        others: dict[str, dict[int, RackPath]] = {name: {} for name in names}
-        for broker, rack in outside.items():
-            if len(rack) > len(path) and rack[len(path)] in others:
-                others[rack[len(path)]][broker] = rack
-        children.extend(cls.build(below[name], others[name], (*path, name)) for name in names)
+        children.extend(cls.build(below[name], (*path, name)) for name in sorted(below))
         return cls(
             path,
             tuple(children),
@@ -181,7 +181,6 @@ class TreeNode:
                 for index, child in enumerate(children)
                 for broker in ((child,) if isinstance(child, int) else child.child_of)
             },
-            {broker: number[name] for name, group in others.items() for broker in group},
         )
 
 
@@ -231,8 +230,6 @@ class _Distribution:
         child_of[[self.numbers[broker] for broker in node.child_of]] = list(node.child_of.values())
         inside = child_of >= 0
         before = np.bincount(child_of[inside], self.served[inside], children).astype(np.int64)
-        for broker, child in node.outside.items():
-            child_of[self.numbers[broker]] = children + child
         known = child_of[held] >= 0
         held_at, held = held_at[known], held[known]
         held_child = child_of[held]
@@ -253,7 +250,7 @@ class _Distribution:
                 visits = Segments.of(partition[picked])
                 place = np.full(len(counts), MISSING)
                 place[visits.keys] = np.arange(len(visits.keys))
-                there = (held_child % children == child) & (place[held_at] >= 0)
+                there = (held_child == child) & (place[held_at] >= 0)
                 brokers[picked] = self.distribute(
                     below, visits.lengths(len(picked)), place[held_at[there]], held[there]
                 )
@@ -265,8 +262,7 @@ def _pick_several(
 ) -> IntArray:
     """Return the child of every replica, in order of the partitions, the last ones leveled.
 
-    ``held_child`` is a child below which the partition at ``held_at`` has a replica, plus the
-    number of children if that is on a broker that counts in no size.
+    ``held_child`` is a child below which the partition at ``held_at`` has a replica.
     """
     requests, request_of = _requests(len(ring.sizes), counts, held_at, held_child)
     picks = ring.pick(requests, request_of)
@@ -283,15 +279,15 @@ def _requests(
     children: int, counts: IntArray, held_at: IntArray, held_child: IntArray
 ) -> tuple[list[Request], IntArray]:
     """Return the distinct requests, and the index of each partition's among them."""
-    none_held, kinds = 2 * children, 2 * children + 1
-    key = counts * kinds + none_held
-    key[held_at] += held_child - none_held
+    key = counts * (children + 1) + children
+    key[held_at] += held_child - children
     distinct, request_of = np.unique(key, return_inverse=True)
-    requests: list[Request] = []
-    for count, held in zip(*(part.tolist() for part in np.divmod(distinct, kinds)), strict=True):
-        inside = (held,) if held < children else ()
-        outside = (held - children,) if children <= held < none_held else ()
-        requests.append((count, (inside, outside)))
+    requests: list[Request] = [
+        (count, (held,) if held < children else ())
+        for count, held in zip(
+            *(x.tolist() for x in np.divmod(distinct, children + 1)), strict=True
+        )
+    ]
     # Of partitions with several replicas, that was the last one only.
     number: dict[Request, int] = {}
     several = Segments.of(held_at)
@@ -299,10 +295,7 @@ def _requests(
         several.keys.tolist(), several.starts, several.lengths(len(held_at)), strict=True
     ):
         if length > 1:
-            all_held = held_child[start : start + length].tolist()
-            inside = tuple(child for child in all_held if child < children)
-            outside = tuple(child - children for child in all_held if child >= children)
-            request = (int(counts[at]), (inside, outside))
+            request = (int(counts[at]), tuple(held_child[start : start + length].tolist()))
             request_of[at] = number.setdefault(request, len(requests) + len(number))
     return [*requests, *number], request_of
 
@@ -316,9 +309,8 @@ def _exchange(
     """Move ``added`` replicas of the last partitions until brokers are as even as they can be.
 
     ``rows`` has broker numbers, ``ids`` their ids, ``loads`` the replicas of each broker. A replica
-    moves to where its partition is spread over the tree as well as before. Each move in a graph of
-    brokers is an arc; a path from a broker to one with at least two replicas less makes both more
-    even, and changes nothing for those between.
+    moves to where its partition is spread over the tree as well as before. It moves to a broker
+    with one replica less, too: that makes nothing more even, but another replica can then move.
     """
     number_of = {broker: number for number, broker in enumerate(ids)}
     first = max(0, rows.shape[1] - LAST_PARTITIONS * len(tree.child_of))
@@ -333,51 +325,13 @@ def _exchange(
     for _ in range(_EXCHANGES):
         if np.ptp(loads[inside]) < 2:
             return
-        arcs: dict[int, dict[int, tuple[int, int]]] = {}
         for row, partition in places:
-            of_source = arcs.setdefault(int(rows[row, partition]), {})
-            for target in targets(row, partition):
-                of_source.setdefault(target, (row, partition))
-        moved = False
-        for source in sorted(arcs, key=lambda broker: -loads[broker]):
-            path = _path(arcs, source, loads)
-            if not path or len({partition for _, (_, partition) in path}) < len(path):
-                continue
-            # Exchanges before it in this pass may have changed what its arcs stand for.
-            sources = [source, *(target for target, _ in path)]
-            if any(
-                int(rows[place]) != broker or target not in targets(*place)
-                for broker, (target, place) in zip(sources, path, strict=False)
-            ):
-                continue
-            loads[source] -= 1
-            loads[path[-1][0]] += 1
-            for target, place in path:
-                rows[place] = target
-            moved = True
-        if not moved:
-            return
-
-
-def _path(
-    arcs: Mapping[int, Mapping[int, tuple[int, int]]], source: int, loads: IntArray
-) -> list[tuple[int, tuple[int, int]]]:
-    """Return the arcs (target, replica) of a shortest path to a broker with two replicas less."""
-    arrival: dict[int, int] = {source: source}
-    pending = deque([source])
-    while pending:
-        broker = pending.popleft()
-        if loads[broker] <= loads[source] - 2:
-            path = []
-            while broker != source:
-                path.append((broker, arcs[arrival[broker]][broker]))
-                broker = arrival[broker]
-            return path[::-1]
-        for target in arcs.get(broker, ()):
-            if target not in arrival:
-                arrival[target] = broker
-                pending.append(target)
-    return []
+            source = int(rows[row, partition])
+            target = min(targets(row, partition), key=loads.__getitem__, default=source)
+            if loads[target] < loads[source]:
+                rows[row, partition] = target
+                loads[source] -= 1
+                loads[target] += 1
 
 
 def _targets(node: TreeNode, held: Collection[int], source: int) -> Iterator[int]:
@@ -387,13 +341,13 @@ def _targets(node: TreeNode, held: Collection[int], source: int) -> Iterator[int
     that have room, as for any next replica. Where that is not the child above ``source``, what is
     left below that child has to be spread evenly without it.
     """
-    inside, outside = _counts(node, held)
-    with_room = [child for child, size in enumerate(node.sizes) if inside[child] < size]
-    fewest = min(inside[child] + outside[child] for child in with_room)
+    replicas = _counts(node, held)
+    with_room = [child for child, size in enumerate(node.sizes) if replicas[child] < size]
+    fewest = min(replicas[child] for child in with_room)
     above_source = node.child_of.get(source)
     may_leave = above_source is None or _is_even_without(node.children[above_source], held, source)
     for child in with_room:
-        if inside[child] + outside[child] == fewest and (child == above_source or may_leave):
+        if replicas[child] == fewest and (child == above_source or may_leave):
             below = node.children[child]
             if isinstance(below, int):
                 yield below
@@ -404,21 +358,18 @@ def _targets(node: TreeNode, held: Collection[int], source: int) -> Iterator[int
 def _is_even_without(node: TreeNode | int, held: Collection[int], source: int) -> bool:
     """Whether no child beside those above ``source`` has two replicas more than they have."""
     while not isinstance(node, int):
-        inside, outside = _counts(node, held)
+        counts = _counts(node, held)
         child = node.child_of[source]
-        counts = [a + b for a, b in zip(inside, outside, strict=True)]
         if max(counts) > counts[child] + 1:
             return False
         node = node.children[child]
     return True
 
 
-def _counts(node: TreeNode, held: Collection[int]) -> tuple[list[int], list[int]]:
-    """Return how many of ``held`` are below each child, and on brokers outside of the sizes."""
-    inside, outside = [0] * len(node.sizes), [0] * len(node.sizes)
+def _counts(node: TreeNode, held: Collection[int]) -> list[int]:
+    """Return how many of ``held`` are below each child."""
+    counts = [0] * len(node.sizes)
     for broker in held:
         if (child := node.child_of.get(broker)) is not None:
-            inside[child] += 1
-        elif (child := node.outside.get(broker)) is not None:
-            outside[child] += 1
-    return inside, outside
+            counts[child] += 1
+    return counts

@@ -20,7 +20,7 @@ from placement_core.placers.spec import (
     validate_layout,
 )
 from placement_core.placers.under_replicated import UnderReplicatedPlacer
-from placement_core.plugins import load_plugin
+from placement_core.plugins import load_plugin, plugin_name
 
 PLACERS: Mapping[str, type[ReplicaPlacer]] = {
     "simple": SimplePlacer,
@@ -47,11 +47,9 @@ def load_placer(name: str, properties: Mapping[str, str] | None = None) -> Repli
 
 def placer_name(placer: ReplicaPlacer) -> str:
     """Return the name of a placer for messages: a key of PLACERS, or ``module:Class``."""
-    kind = type(placer.placer if isinstance(placer, UnderReplicatedPlacer) else placer)
-    for name, builtin in PLACERS.items():
-        if kind is builtin:
-            return name
-    return f"{kind.__module__}:{kind.__qualname__}"
+    return plugin_name(
+        placer.placer if isinstance(placer, UnderReplicatedPlacer) else placer, PLACERS
+    )
 
 
 def place(
@@ -107,10 +105,11 @@ def _call(
         raise PlacerError(placer_name(placer), message) from error
     if layout is None:
         return None
+    missing = 0
+    if isinstance(placer, UnderReplicatedPlacer) and not any(spec.present):
+        missing = max(0, spec.replication_factor - len(usable))
     try:
-        return validate_layout(
-            layout, spec, usable, under_replicated=isinstance(placer, UnderReplicatedPlacer)
-        )
+        return validate_layout(layout, spec, usable, missing)
     except ValueError as error:
         raise PlacerError(placer_name(placer), f"{error}; choose another placer") from error
 

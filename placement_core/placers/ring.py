@@ -9,17 +9,15 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import chain
+from itertools import chain, compress
 from math import ceil
 
 import numpy as np
 
 from placement_core.flow import IntArray
 
-HeldChildren = tuple[tuple[int, ...], tuple[int, ...]]
-"""The children that have replicas of a partition already, once per replica: first those on brokers
-that count in the ring's sizes, then those on other brokers below the same children, which get no
-new replicas."""
+HeldChildren = tuple[int, ...]
+"""The children that have replicas of a partition already, once per replica."""
 
 Request = tuple[int, HeldChildren]
 """How many more replicas a partition needs, and the children that have some."""
@@ -181,12 +179,11 @@ class Ring:
 
     def _pick_one(self, request: Request, lap: Lap) -> list[int]:
         """Return the children for one partition. A lap takes each at most once."""
-        count, (inside, outside) = request
+        count, held = request
         # If some child has no replica, those that have one are excluded.
-        few = len(inside) + len(outside) < len(self.sizes)
-        picked = lap(count, inside + outside if few else self._excluded(inside, outside))
+        picked = lap(count, held if len(held) < len(self.sizes) else self._excluded(held))
         while len(picked) < count:
-            picked += lap(count - len(picked), self._excluded((*inside, *picked), outside))
+            picked += lap(count - len(picked), self._excluded((*held, *picked)))
         return picked
 
     def _lap_ahead(self, ahead: list[int], count: int, excluded: Sequence[int]) -> list[int]:
@@ -225,15 +222,16 @@ class Ring:
             heappush(heap, turn)
         return picked
 
-    def _excluded(self, inside: tuple[int, ...], outside: tuple[int, ...]) -> Sequence[int]:
+    def _excluded(self, held: HeldChildren) -> Sequence[int]:
         """Return the children that are full, or have more replicas than one that is not."""
-        if (inside, outside) not in self._excluded_by:
-            counts = [inside.count(c) + outside.count(c) for c in range(len(self.sizes))]
-            not_full = [c for c, size in enumerate(self.sizes) if inside.count(c) < size]
-            fewest = min((counts[child] for child in not_full), default=0)
-            allowed = {child for child in not_full if counts[child] == fewest}
-            self._excluded_by[inside, outside] = [c for c in range(len(counts)) if c not in allowed]
-        return self._excluded_by[inside, outside]
+        if held not in self._excluded_by:
+            counts = [held.count(child) for child in range(len(self.sizes))]
+            room = [count < size for count, size in zip(counts, self.sizes, strict=True)]
+            fewest = min(compress(counts, room), default=0)
+            self._excluded_by[held] = [
+                child for child, count in enumerate(counts) if not room[child] or count > fewest
+            ]
+        return self._excluded_by[held]
 
     def _turn(self, child: int) -> Turn:
         """Return the next turn of a child."""
@@ -283,12 +281,11 @@ def _move_one(
     target: int,
 ) -> bool:
     """Move one replica from ``source`` to ``target`` if a partition permits it; return whether."""
-    for children, (held_inside, held_outside) in zip(reversed(picked), reversed(held), strict=True):
+    for children, held_before in zip(reversed(picked), reversed(held), strict=True):
         if source in children:
-            inside = [*children, *held_inside]
-            everywhere = [*inside, *held_outside]
-            has_room = inside.count(target) < ring.sizes[target]
-            if has_room and everywhere.count(target) < everywhere.count(source):
+            everywhere = [*children, *held_before]
+            replicas = everywhere.count(target)
+            if replicas < ring.sizes[target] and replicas < everywhere.count(source):
                 # The last replica of the source: what comes before it keeps its order.
                 last = len(children) - 1 - children[::-1].index(source)
                 children[last] = target

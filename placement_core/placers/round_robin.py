@@ -44,7 +44,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -65,8 +65,6 @@ MISSING = -1
 
 NO_RACK = -1
 """Of brokers that hold replicas, and are in no rack of a candidate."""
-
-Integers = TypeVar("Integers", int, IntArray)
 
 SAMPLE = 24
 """The number of partitions that are compared to find the shift of a topic."""
@@ -239,54 +237,30 @@ class RackRotation:
 
     def most_likely_shift(self, rows: Mapping[int, tuple[int, ...]], start: int) -> int:
         """Return the lowest of the shifts that reproduce most of the first lists with followers."""
-        size = len(self.order)
+        position = {broker: index for index, broker in enumerate(self.order)}
+        shifts = np.arange(max(len(self.order) - 1, 1))
+        votes = np.zeros(len(shifts), np.int64)
         with_followers = [(partition, row) for partition, row in rows.items() if len(row) > 1]
-        offsets = [
-            (partition, *self._offsets_of(partition, row, start))
-            for partition, row in with_followers[:SAMPLE]
-        ]
-        votes = [
-            sum(
-                (last - self._follower_offset(partition, shift)) % size < count
-                for partition, last, count in offsets
-            )
-            for shift in range(max(size - 1, 1))
-        ]
-        return votes.index(max(votes))
+        for partition, row in with_followers[:SAMPLE]:
+            if not position.keys() >= set(row):
+                continue
+            partitions = np.full(len(shifts), partition)
+            leader = self._leader_position(partitions, start)
+            placed = np.full((len(row), len(shifts)), MISSING)
+            placed[0] = leader
+            self._walk(placed, leader + 1 + self._follower_offset(partitions, shifts), self.rack_at)
+            expected = np.array([position[broker] for broker in row])
+            votes += (placed == expected[:, None]).all(axis=0)
+        return int(votes.argmax())
 
-    def _offsets_of(self, partition: int, row: tuple[int, ...], start: int) -> tuple[int, int]:
-        """Return the follower offsets with which the rule gives ``row`` to the partition.
-
-        They are consecutive (modulo the number of candidates): the last of them, and their count.
-        """
-        order, size = self.order, len(self.order)
-        leader = self._leader_position(partition, start)
-        if len(row) > size or row[0] != order[leader] or row[1] not in order:
-            return 0, 0
-        first = order.index(row[1])
-        walked = np.full((len(row), 1), MISSING)
-        walked[0] = leader
-        self._walk(walked, np.array([first]), self.rack_at)
-        if tuple(order[position] for position in walked[:, 0].tolist()) != row:
-            return 0, 0
-        # The walk reaches the first follower from its own position, and from those right before it
-        # that it passes over: the leader's rack, or the leader itself if there is only one rack.
-        count = 1
-        while (
-            self.rack_of[order[first - count]] == self.rack_of[row[0]]
-            if self.racks > 1
-            else order[first - count] == row[0]
-        ):
-            count += 1
-        return (first - leader - 1) % size, count
-
-    def _leader_position(self, partition: Integers, start: int) -> Integers:
+    def _leader_position(self, partition: IntArray, start: int) -> IntArray:
         return (partition + start) % len(self.order)
 
-    def _follower_offset(self, partition: Integers, shift: int) -> Integers:
+    def _follower_offset(self, partition: IntArray, shift: int | IntArray) -> IntArray:
         """Return the number of positions from behind the leader to the start of the walk."""
         size = len(self.order)
-        return (shift + partition // size) * self.racks % max(size - 1, 1)
+        offset: IntArray = (shift + partition // size) * self.racks % max(size - 1, 1)
+        return offset
 
     def _walk(self, rows: IntArray, position: IntArray, rack_at: IntArray) -> None:
         """Fill what is MISSING in ``rows``, walking from a ``position`` per partition.

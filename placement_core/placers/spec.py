@@ -187,14 +187,13 @@ def to_replica_lists(rows: IntArray, brokers: Sequence[int]) -> ReplicaLists:
 
 
 def validate_layout(
-    layout: object, spec: PlacementSpec, usable: Set[int], *, under_replicated: bool = False
+    layout: object, spec: PlacementSpec, usable: Set[int], missing: int = 0
 ) -> ReplicaLists:
     """Return the layout that a placer returned, as tuples; raise ValueError if it is not valid.
 
     ``usable`` are the brokers that may get new replicas. There must be a list for every partition,
-    with ``replication_factor`` distinct brokers, the present ones first. With
-    ``under_replicated``, lists must end in one placeholder per broker that is missing, and no other
-    list may have any.
+    with ``replication_factor`` distinct brokers, the present ones first. If brokers are
+    ``missing``, lists must end in one placeholder for each.
     """
     if not _is_sequence(layout):
         raise ValueError(f"it returned {layout!r}, which is not a sequence of replica lists")
@@ -202,14 +201,11 @@ def validate_layout(
         raise ValueError(
             f"it placed {len(layout)} partitions, but {spec.partitions} were requested"
         )
-    if not under_replicated and not spec.present and _is_valid(layout, spec, usable):
+    if not missing and not spec.present and _is_valid(layout, spec, usable):
         return tuple(layout)
     rows = []
     for index, row in enumerate(layout):
         present = spec.present_replicas(index)
-        missing = 0
-        if under_replicated:
-            missing = max(0, spec.replication_factor - len(usable | set(present)))
         if problem := _problem(row, present, spec, usable, missing):
             raise ValueError(f"it gave partition {spec.first_partition + index} {problem}")
         rows.append(tuple(row))

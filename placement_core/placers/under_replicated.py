@@ -8,25 +8,21 @@ Constraints. There must be at least min(``min_insync_replicas``, RF) live broker
 can write with any acks from the first moment on. Leaders are as even over the live brokers as the
 wrapped placer makes them.
 
-Algorithm. A partition can reach ``min(RF, live brokers + replicas that it has on other brokers)``
-replicas. If all partitions reach RF, the wrapped placer places them. Otherwise it is called with
-the number that they reach as replication factor: once if that number is the same for all, else
-once for each run of consecutive partitions with the same number. Each call sees the lists of the
-runs before it and the present lists of those after it, so that it continues their rotation.
+Algorithm. With enough live brokers the wrapped placer places the partitions. Otherwise it is called
+with the number of live brokers as replication factor, and placeholders are appended. Partitions
+that have replicas already get no placeholders: those that the wrapped placer cannot complete are an
+error.
 
 Worked example, RF 3, brokers 0 in rack a and 1 in rack b live, 2 in rack c down::
 
     new topic of 3 partitions                      0 1 -1   1 0 -1   0 1 -1
-    partition with replicas on 0 and 2             0 2 1
-    partition with a replica on 0                  0 1 -1
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 from placement_core.cluster import (
     Broker,
@@ -45,9 +41,6 @@ from placement_core.placers.spec import (
     require_int,
 )
 from placement_core.racks import RackPath, parse_rack
-
-UNNAMED_TOPIC = ""
-"""Stands for the topic of a spec without a name; Kafka has no topic of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +72,14 @@ class UnderReplicatedPlacer:
     ) -> ReplicaLists | None:
         """See ReplicaPlacer. Raises PlacementError if there are too few live brokers."""
         usable = eligible_brokers(view, broker_ids)
-        reachable = [
-            min(spec.replication_factor, len(usable.union(spec.present_replicas(index))))
-            for index in range(spec.partitions)
-        ]
         view = replace(
             view, replicas={p: without_placeholders(row) for p, row in view.replicas.items()}
         )
-        if min(reachable) == spec.replication_factor:
+        if len(usable) >= spec.replication_factor or any(spec.present):
             return self.placer.place(spec, view, broker_ids)
         self._require_writable(spec, usable)
-        layout = self._place_runs(spec, view, broker_ids, reachable)
+        reachable = replace(spec, replication_factor=len(usable))
+        layout = self.placer.place(reachable, view, broker_ids)
         if layout is None:
             return None
         return tuple(with_placeholders(row, spec.replication_factor) for row in layout)
@@ -104,43 +94,6 @@ class UnderReplicatedPlacer:
                 f"{spec.replication_factor}), but there are {len(usable)} live brokers ({live}): "
                 "wait for more brokers, or lower min.insync.replicas"
             )
-
-    def _place_runs(
-        self,
-        spec: PlacementSpec,
-        view: ClusterView,
-        broker_ids: Collection[int] | None,
-        reachable: Sequence[int],
-    ) -> ReplicaLists | None:
-        """Place each run of partitions that reach the same number of replicas."""
-        if len(set(reachable)) == 1:
-            spec = replace(spec, replication_factor=reachable[0])
-            return self.placer.place(spec, view, broker_ids)
-        topic = UNNAMED_TOPIC if spec.topic is None else spec.topic
-        rows = [spec.present_replicas(index) for index in range(spec.partitions)]
-        start = 0
-        for replicas, run in groupby(reachable):
-            end = start + len(list(run))
-            known = {
-                TopicPartition(topic, spec.first_partition + index): row
-                for index, row in enumerate(rows)
-                if row
-            }
-            run_spec = replace(
-                spec,
-                partitions=end - start,
-                replication_factor=replicas,
-                topic=topic,
-                first_partition=spec.first_partition + start,
-                present=tuple(rows[start:end]),
-            )
-            run_view = replace(view, replicas={**view.replicas, **known})
-            layout = self.placer.place(run_spec, run_view, broker_ids)
-            if layout is None:
-                return None
-            rows[start:end] = map(tuple, layout)
-            start = end
-        return tuple(rows)
 
 
 # ---- Filling placeholders: brokers for the missing replicas once they are available (KIP-409).

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.audit import Audit, Finding, Kind, Severity, audit, format_partitions
+from placement_core.audit import Audit, Finding, Kind, LostRack, Severity, audit, format_partitions
 from placement_core.placers.under_replicated import ReplicationTarget
 from placement_core.reassignment import plan_reassignment
 
@@ -36,6 +36,12 @@ def changed(
     )
 
 
+def lost(result: Audit) -> dict[str, tuple[int, int]]:
+    return {
+        each.rack: (each.offline, each.below_min_in_sync) for each in result.figures.lost_with_rack
+    }
+
+
 def kinds(result: Audit) -> set[Kind]:
     return {finding.kind for finding in result.findings}
 
@@ -46,10 +52,10 @@ def test_a_clean_layout_has_figures_and_no_findings() -> None:
     assert result.worst is None
     figures = result.figures
     assert (figures.partitions, figures.replicas) == (6, 18)
-    assert {(s.replicas, s.leaders, s.preferred) for s in figures.brokers.values()} == {(3, 1, 1)}
-    assert {(s.brokers, s.replicas, s.leaders) for s in figures.racks.values()} == {(2, 6, 2)}
+    assert {(s.replicas, s.leaders, s.preferred) for s in result.brokers} == {(3, 1, 1)}
+    assert {(s.brokers, s.replicas, s.leaders) for s in result.racks} == {(2, 6, 2)}
     assert figures.against_rack_rules == figures.offline == figures.under_replicated == 0
-    assert figures.lost_offline == {"a": 0, "b": 0, "c": 0}
+    assert figures.lost_with_rack == tuple(LostRack(rack, 0, 0) for rack in "abc")
 
 
 def test_a_partition_without_a_leader() -> None:
@@ -101,13 +107,13 @@ def test_two_replicas_in_one_rack_and_the_loss_of_that_rack() -> None:
     assert loss.subject == "rack a"
     assert "leaves partition 0 of t with fewer than min.insync.replicas" in loss.message
     assert loss.partitions == (T[0],)
-    assert result.figures.lost_below_min_in_sync == {"a": 1, "b": 0, "c": 0}
+    assert lost(result) == {"a": (0, 1), "b": (0, 0), "c": (0, 0)}
 
 
 def test_all_replicas_in_one_rack() -> None:
     result = audit(changed({0: (0, 1)}), tolerance=1)
     assert kinds(result) == {Kind.RACK_RULE, Kind.RACK_LOSS_OFFLINE}
-    assert result.figures.lost_offline == {"a": 1, "b": 0, "c": 0}
+    assert lost(result) == {"a": (1, 0), "b": (0, 0), "c": (0, 0)}
 
 
 def test_offline_partitions_are_not_counted_as_lost_with_a_rack() -> None:
@@ -224,7 +230,7 @@ def test_rack_loss_is_counted_at_every_level() -> None:
     brokers = tuple(Broker(n, name) for n, name in enumerate(names))
     view = ClusterView(brokers, {T[0]: (0, 1), T[1]: (0, 2)})
     result = audit(view, tolerance=5)
-    assert result.figures.lost_offline == {
+    assert {rack: offline for rack, (offline, _) in lost(result).items()} == {
         "/x": 1, "/x/1": 0, "/x/2": 0, "/y": 0, "/y/1": 0, "/y/2": 0
     }  # fmt: skip
     assert kinds(result) == {Kind.RACK_RULE, Kind.RACK_LOSS_OFFLINE}
@@ -250,7 +256,7 @@ def test_partitions_below_min_isr_are_not_lost_with_a_rack() -> None:
     in_sync = {p: row[:2] if p == T[0] else row for p, row in view.replicas.items()}
     result = audit(view, in_sync=in_sync, min_isr=3)
     assert result.figures.below_min_in_sync == 1
-    assert result.figures.lost_below_min_in_sync == {"a": 5, "b": 5, "c": 5}
+    assert lost(result) == dict.fromkeys("abc", (0, 5))
 
 
 def only(result: Audit, kind: Kind) -> Finding:
@@ -356,12 +362,14 @@ def test_one_broker_is_not_one_rack() -> None:
 def test_counts_per_rack_end_with_brokers_without_a_rack() -> None:
     brokers = (Broker(0), Broker(1, "b"), Broker(2, "a"))
     view = ClusterView(brokers, {T[0]: (0, 1), T[1]: (2, 1), T[2]: (9, 1)}, {T[0]: 1, T[1]: 2})
-    figures = audit(view).figures
-    assert list(figures.racks) == ["a", "b", None]
-    assert [
-        (it.brokers, it.replicas, it.leaders, it.preferred) for it in figures.racks.values()
-    ] == [(1, 1, 1, 1), (1, 3, 1, 0), (1, 1, 0, 1)]
-    assert figures.replicas == 6
+    result = audit(view)
+    assert [each.rack for each in result.racks] == ["a", "b", None]
+    assert [(it.brokers, it.replicas, it.leaders, it.preferred) for it in result.racks] == [
+        (1, 1, 1, 1),
+        (1, 3, 1, 0),
+        (1, 1, 0, 1),
+    ]
+    assert result.figures.replicas == 6
 
 
 @pytest.mark.parametrize(
@@ -407,8 +415,8 @@ def test_racks_a_and_slash_a_are_one_rack() -> None:
         {TopicPartition("t", number): (number, (number + 2) % 4) for number in range(4)},
     )
     result = audit(view)
-    assert {rack: each.brokers for rack, each in result.figures.racks.items()} == {"a": 2, "b": 2}
-    assert set(result.figures.lost_offline) == {"a", "b"}
+    assert {each.rack: each.brokers for each in result.racks} == {"a": 2, "b": 2}
+    assert set(lost(result)) == {"a", "b"}
     paths = ("a", "/a/r1", "/b/r1", "/b/r2")
     nested = replace(view, brokers=tuple(Broker(n, rack) for n, rack in enumerate(paths)))
-    assert set(audit(nested).figures.lost_offline) == {"a", "/a/r1", "/b", "/b/r1", "/b/r2"}
+    assert set(lost(audit(nested))) == {"a", "/a/r1", "/b", "/b/r1", "/b/r2"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
-from placement_core.cluster import Load, Move, cluster_load, moves_between
+from placement_core.cluster import BrokerLoad, Move, RackLoad, cluster_load, moves_between
 from placement_core.errors import format_brokers
 
 T = [TopicPartition("t", n) for n in range(2)]
@@ -17,13 +17,13 @@ def test_loads_count_preferred_leaders_and_replicas() -> None:
     before = ClusterView((Broker(1, "a"), Broker(2, "b")), {T[0]: (1, 2), T[1]: (1, 2)})
     after = ClusterView(before.brokers, {T[0]: (2, 1), T[1]: (2,)})
     load = cluster_load(before, after)
-    assert load.brokers == {1: ("a", Load(2, 0, 2, 1)), 2: ("b", Load(0, 2, 2, 2))}
-    assert load.racks == {"a": Load(2, 0, 2, 1), "b": Load(0, 2, 2, 2)}
+    assert load.brokers == (BrokerLoad(1, "a", 2, 0, 2, 1), BrokerLoad(2, "b", 0, 2, 2, 2))
+    assert load.racks == (RackLoad("a", 2, 0, 2, 1), RackLoad("b", 0, 2, 2, 2))
 
 
 def test_loads_of_a_rack_are_the_sum_of_its_brokers() -> None:
     view = ClusterView((Broker(1, "a"), Broker(2, "a")), {T[0]: (1, 2), T[1]: (2, 1)})
-    assert cluster_load(view, view).racks == {"a": Load(2, 2, 4, 4)}
+    assert cluster_load(view, view).racks == (RackLoad("a", 2, 2, 4, 4),)
 
 
 def test_dead_brokers_count_without_a_rack_which_is_last() -> None:
@@ -31,18 +31,18 @@ def test_dead_brokers_count_without_a_rack_which_is_last() -> None:
     before = ClusterView((Broker(1, "b"),), {T[0]: (9, 1)})
     after = ClusterView((Broker(1, "z"), Broker(3, "a")), {T[0]: (1,), T[1]: ()})
     load = cluster_load(before, after)
-    assert list(load.brokers.items()) == [
-        (1, ("z", Load(0, 1, 1, 1))),
-        (3, ("a", Load())),
-        (9, (None, Load(1, 0, 1, 0))),
-    ]
-    assert list(load.racks) == ["a", "z", None]
+    assert load.brokers == (
+        BrokerLoad(1, "z", 0, 1, 1, 1),
+        BrokerLoad(3, "a", 0, 0, 0, 0),
+        BrokerLoad(9, None, 1, 0, 1, 0),
+    )
+    assert [each.rack for each in load.racks] == ["a", "z", None]
 
 
 def test_a_broker_that_has_left_keeps_its_rack() -> None:
     before = ClusterView((Broker(1, "a"), Broker(2, "b")), {T[0]: (2, 1)})
     after = ClusterView((Broker(1, "a"),), {T[0]: (1,)})
-    assert cluster_load(before, after).brokers[2] == ("b", Load(1, 0, 1, 0))
+    assert cluster_load(before, after).brokers[1] == BrokerLoad(2, "b", 1, 0, 1, 0)
 
 
 def test_partitions_of_one_layout_only_move_if_they_get_replicas() -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from ortools.sat.python import cp_model
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import ConsumerDemand, LeaderLayout, Locality, components, plan_leaders
-from placement_core.leaders.problem import scale_weights, weight_units
-from tests.support.placement import check_layout, chosen, local, random_readers, random_view
-from tests.support.reassignments import minimum, squared_loads
+from placement_core.leaders import ConsumerDemand, Locality, components, plan_leaders
 
 ORDERS = frozenset({"orders"})
 
@@ -138,88 +133,6 @@ def test_invalid_options_are_rejected() -> None:
     for weight in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidOptionError, match="weight of g"):
             ConsumerDemand("g", ORDERS, {"a": 1}, weight)
-
-
-PLANTED: dict[str, Callable[[LeaderLayout], LeaderLayout]] = {
-    "became": lambda layout: replace(layout, order={p: row[:2] for p, row in layout.order.items()}),
-    "followers moved": lambda layout: replace(
-        layout, order={p: (row[0], *row[:0:-1]) for p, row in layout.order.items()}
-    ),
-    "moves": lambda layout: replace(layout, moves=()),
-    "before": lambda layout: replace(layout, localities=(Locality("g", 36, 23, 36),)),
-    "after": lambda layout: replace(layout, localities=(Locality("g", 36, 24, 35),)),
-    "partitions": lambda layout: replace(layout, localities=(Locality("g", 35, 24, 36),)),
-}
-
-
-@pytest.mark.parametrize("message", PLANTED)
-def test_planted_faults_are_detected(message: str) -> None:
-    view, readers = six_brokers(36), [ConsumerDemand("g", ORDERS, {"a": 2, "b": 1})]
-    layout = plan_leaders(view, readers)
-    check_layout(view, readers, layout)
-    with pytest.raises(AssertionError, match=message):
-        check_layout(view, readers, PLANTED[message](layout))
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_mid_size_layouts_match_an_integer_program(seed: int) -> None:
-    rng = random.Random(seed)
-    view = random_view(rng, rng.randint(15, 40))
-    readers = [random_readers(rng, str(n)) for n in range(1 + seed % 3)]
-    layout = plan_leaders(view, readers)
-    check_layout(view, readers, layout)
-    after = chosen(view, layout)
-    loads = Counter(broker for broker in after.values() if broker in view.racks())
-    weights = [demand.weight for demand in readers]
-    units = weight_units(len(view.racks()), len(view.replicas), len(readers))
-    steps = scale_weights(weights, max(weights), units)
-    off = sum(
-        step * (len(view.replicas) - local(view, demand, after))
-        for demand, step in zip(readers, steps, strict=True)
-        if sum(demand.consumers.values())
-    )
-    assert (off, sum(n * n for n in loads.values())) == integer_program(view, readers, steps)
-
-
-def integer_program(
-    view: ClusterView, readers: list[ConsumerDemand], steps: list[int]
-) -> tuple[int, int]:
-    """Return the minimum weighted number of partitions not read locally, and the minimum sum of
-    squared leaders per broker with it."""
-    model = cp_model.CpModel()
-    racks = view.racks()
-    on: dict[int, list[cp_model.IntVar]] = {broker: [] for broker in racks}
-    for row in view.replicas.values():
-        leads = [(broker, model.new_bool_var("")) for broker in row if broker in racks]
-        for broker, variable in leads:
-            on[broker].append(variable)
-        if leads:
-            model.add_exactly_one(variable for _, variable in leads)
-    total = len(view.replicas)
-    off: cp_model.LinearExprT = 0
-    for demand, step in zip(readers, steps, strict=True):
-        consumers = sum(demand.consumers.values())
-        if not consumers:
-            continue
-        each, rest = divmod(total, consumers)
-        quotas, local = [], []
-        for rack, count in demand.consumers.items():
-            quota = model.new_int_var(count * each, count * (each + (rest > 0)), "")
-            quotas.append(quota)
-            if rack is None:
-                continue
-            read = model.new_int_var(0, total, "")
-            model.add(read <= quota)
-            model.add(
-                read <= sum(sum(on[b]) for b, broker_rack in racks.items() if broker_rack == rack)
-            )
-            local.append(read)
-        model.add(sum(quotas) == total)
-        off = off + step * (total - sum(local))
-    squares = squared_loads(model, on, dict.fromkeys(racks, 0))
-    min_off = minimum(model, off)
-    model.add(off == min_off)
-    return min_off, minimum(model, squares)
 
 
 def test_groups_are_connected_through_others() -> None:

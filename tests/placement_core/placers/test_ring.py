@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
 from placement_core.placers.ring import HeldChildren, Request, Ring, level_last
 
-FREE: HeldChildren = ((), ())
+FREE: HeldChildren = ()
 
 
 def one_by_one(
@@ -33,15 +32,14 @@ def one_by_one(
         return (marks[child] + 0.5) / sizes[child], (child + offsets[lap]) % len(sizes)
 
     picks = []
-    for count, (inside, outside) in requests:
-        has_inside, everywhere = list(inside), [*inside, *outside]
+    for count, held_before in requests:
+        held = list(held_before)
         for _ in range(count):
-            not_full = [child for child in children if has_inside.count(child) < sizes[child]]
-            fewest = min(map(everywhere.count, not_full))
-            child = min((c for c in not_full if everywhere.count(c) == fewest), key=turn)
+            not_full = [child for child in children if held.count(child) < sizes[child]]
+            fewest = min(map(held.count, not_full))
+            child = min((c for c in not_full if held.count(c) == fewest), key=turn)
             marks[child] += 1
-            has_inside.append(child)
-            everywhere.append(child)
+            held.append(child)
             picks.append(child)
     return picks
 
@@ -52,9 +50,8 @@ def random_requests(rng: random.Random, sizes: Sequence[int]) -> list[Request]:
     for _ in range(rng.randint(1, 4)):
         held = [child for child, size in enumerate(sizes) for _ in range(size)]
         inside = rng.sample(held, rng.randint(0, min(3, len(held) - 1)))
-        outside = rng.choices(range(len(sizes)), k=rng.choice([0, 0, 1]))
         count = rng.randint(1, min(4, len(held) - len(inside)))
-        kinds.append((count, (tuple(inside), tuple(outside))))
+        kinds.append((count, tuple(inside)))
     if rng.random() < 0.5:
         return kinds * rng.randint(1, 150)
     return rng.choices(kinds, k=rng.randint(1, 300))
@@ -84,7 +81,7 @@ def test_picks_follow_the_rule(seed: int) -> None:
 def test_turns_follow_the_rule(sizes: list[int]) -> None:
     for seed in range(20):
         served = [random.Random(seed).randint(0, 9) for _ in sizes]
-        new: Request = (1, ((), ()))
+        new: Request = (1, ())
         expected = one_by_one(sizes, served, seed, [new] * 100)
         for count in (0, 1, 5, 100):
             turns = Ring(sizes, served, random.Random(seed)).turns(count)
@@ -94,38 +91,9 @@ def test_turns_follow_the_rule(sizes: list[int]) -> None:
 @pytest.mark.parametrize("sizes", [[90, 1, 2], [1] * 300])
 def test_rings_that_are_not_picked_for_in_blocks(sizes: list[int]) -> None:
     """A large child that is always passed over, and more children than fit into a byte."""
-    requests: list[Request] = [(1, ((0,), ()))] * 200
+    requests: list[Request] = [(1, (0,))] * 200
     ring = Ring(sizes, [0] * len(sizes), random.Random(1))
     assert picks_of(ring, requests) == one_by_one(sizes, [0] * len(sizes), 1, requests)
-
-
-def test_repeated_requests_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of 600 partitions at most is picked for one by one, and all of them in blocks."""
-    picked = 0
-
-    class CountingRing(Ring):
-        def _pick_one(self, *arguments: Any) -> list[int]:
-            nonlocal picked
-            picked += 1
-            return super()._pick_one(*arguments)
-
-    def outside_a_block(*_: object) -> list[int]:
-        raise AssertionError("a partition that is in no block")
-
-    monkeypatch.setattr(Ring, "_lap", outside_a_block)
-    requests: list[Request] = [(1, ((0,), ())), (1, FREE)] * 300
-    ring = CountingRing([3, 1, 2], [0] * 3, random.Random(1))
-    assert picks_of(ring, requests) == one_by_one([3, 1, 2], [0] * 3, 1, requests)
-    assert picked <= 150
-
-
-def test_a_moved_turn_is_one_mark_of_each_child() -> None:
-    ring = Ring([2, 5], [3, 4], random.Random(1))
-    before = [(ring.last_turn(child), ring.next_turn(child)) for child in (0, 1)]
-    assert [after - last for last, after in before] == pytest.approx([1 / 2, 1 / 5])
-    ring.move_turn(0, 1)
-    assert ring.next_turn(0) == before[0][0]
-    assert ring.last_turn(1) == before[1][1]
 
 
 def ring_with_one_ahead(sizes: Sequence[int], turns: int) -> Ring:
@@ -150,7 +118,7 @@ def test_the_last_replicas_go_to_a_child_that_is_a_turn_behind(
 
 def test_a_replica_moves_only_if_its_partition_stays_spread() -> None:
     picked = [[0], [0], [0, 0], [0, 0, 0]]
-    held: list[HeldChildren] = [((1,), ()), ((), (1,)), FREE, ((1, 1), ())]
+    held: list[HeldChildren] = [(1,), (1,), FREE, (1, 1)]
     level_last(ring_with_one_ahead([4, 2], 9), picked, held)
     # The first two have a replica below child 1, the last has one on each of its two brokers.
     assert picked == [[0], [0], [0, 1], [0, 0, 0]]

@@ -21,8 +21,6 @@ from tests.support.placement import (
 )
 
 EQUAL = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
-UNEQUAL = {0: "rack1", 1: "rack1", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
-FOR_EXPANSION = {6: "rack1", 7: "rack2", 8: "rack2", 9: "rack3", 10: "rack3", 11: "rack1"}
 SEED_11 = ((1, 4, 0), (3, 0, 1))
 seeds = st.integers(0, 1 << 32)
 
@@ -189,26 +187,6 @@ def test_replicas_are_added_to_any_lists(
         ), (row, before)
 
 
-@pytest.mark.parametrize(
-    ("present", "expected"),
-    [
-        ((0,), (0, 1, 2, 3)),
-        # The walk goes on behind the last replica, unless the rule cannot have placed that.
-        ((0, 3), (0, 3, 4, 1)),
-        ((0, 9, 3), (0, 9, 3, 4)),
-        ((0, 3, 9), (0, 3, 9, 1)),
-        ((2, 3), (2, 3, 1, 4)),
-    ],
-)
-def test_replicas_are_added_behind_the_last_one(
-    present: tuple[int, ...], expected: tuple[int, ...]
-) -> None:
-    """The rule has broker 0 lead partition 0, and its followers begin at broker 1."""
-    spec = PlacementSpec(1, 4, present=(present,))
-    among = candidates(spec, cluster(dict.fromkeys(range(5))), None)
-    assert RackRotation.of(among).place(spec, 0, 0) == (expected,)
-
-
 def test_added_replicas_are_even_if_leaders_are_not() -> None:
     spec = PlacementSpec(12, 3, present=((0,),) * 12)
     placed = RackAlternatingPlacer(seed=1).place(spec, cluster(EQUAL))
@@ -218,85 +196,28 @@ def test_added_replicas_are_even_if_leaders_are_not() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-class TestKafkasScenarios:
-    """Scenarios of Kafka's tests of rack-aware assignment, for any start index."""
+def test_racks_can_be_ignored(seed: int) -> None:
+    partial = {**EQUAL, 1: None, 4: ""}
+    placer = RackAlternatingPlacer(seed=seed)
+    with pytest.raises(MissingRacksError, match="brokers 1, 4 without a rack") as raised:
+        placer.place(PlacementSpec(6, 3), cluster(partial))
+    assert raised.value.broker_ids == (1, 4)
+    # The options of the commands, not the names of arguments.
+    assert "(--brokers; --drain of placement plan)" in str(raised.value)
+    assert "broker_ids" not in str(raised.value)
+    spec = PlacementSpec(6, 3, ignore_racks=True)
+    placed = placer.place(spec, cluster(partial))
+    assert placed == SimplePlacer(seed=seed).place(spec, cluster(partial))
+    check_leaders(placed, partial)
 
-    def test_equal_racks(self, seed: int) -> None:
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(60, 3), cluster(EQUAL))
-        check_racks(placed, EQUAL)
-        check_leaders(placed, EQUAL)
-        check_replicas(placed, EQUAL)
 
-    def test_equal_racks_from_a_start_index(self, seed: int) -> None:
-        placer = RackAlternatingPlacer(start_index=2, shift=seed)
-        placed = placer.place(PlacementSpec(6, 3), cluster(EQUAL))
-        check_racks(placed, EQUAL)
-        check_leaders(placed, EQUAL)
-        check_replicas(placed, EQUAL)
-
-    def test_unequal_racks(self, seed: int) -> None:
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(UNEQUAL))
-        check_racks(placed, UNEQUAL)
-        check_leaders(placed, UNEQUAL)
-
-    def test_fewer_partitions_than_brokers(self, seed: int) -> None:
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(5, 3), cluster(EQUAL))
-        check_racks(placed, EQUAL)
-        check_leaders(placed, EQUAL, slack=1)
-
-    def test_expansion_from_partition_12(self, seed: int) -> None:
-        spec = PlacementSpec(12, 2, first_partition=12)
-        placed = RackAlternatingPlacer(seed=seed).place(spec, cluster(FOR_EXPANSION))
-        check_racks(placed, FOR_EXPANSION)
-        check_leaders(placed, FOR_EXPANSION)
-        check_replicas(placed, FOR_EXPANSION)
-
-    def test_two_replicas_in_three_racks(self, seed: int) -> None:
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 2), cluster(EQUAL))
-        assert {len({EQUAL[broker] for broker in row}) for row in placed} == {2}
-        check_leaders(placed, EQUAL)
-        check_replicas(placed, EQUAL)
-
-    def test_five_replicas_in_three_racks(self, seed: int) -> None:
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 5), cluster(EQUAL))
-        assert {len({EQUAL[broker] for broker in row}) for row in placed} == {3}
-        check_form(placed, 12, 5, EQUAL)
-        check_leaders(placed, EQUAL)
-        check_replicas(placed, EQUAL)
-
-    def test_a_single_rack(self, seed: int) -> None:
-        single_rack = dict.fromkeys(range(6), "rack1")
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(12, 3), cluster(single_rack))
-        check_form(placed, 12, 3, single_rack)
-        check_leaders(placed, single_rack)
-        check_replicas(placed, single_rack)
-
-    def test_brokers_with_a_replica_are_skipped(self, seed: int) -> None:
-        racks = {0: "a", 1: "b", 2: "c", 3: "a", 4: "a"}
-        placed = RackAlternatingPlacer(seed=seed).place(PlacementSpec(6, 4), cluster(racks))
-        check_form(placed, 6, 4, racks)
-        check_racks(placed, racks)
-
-    def test_racks_can_be_ignored(self, seed: int) -> None:
-        partial = {**EQUAL, 1: None, 4: ""}
-        placer = RackAlternatingPlacer(seed=seed)
-        with pytest.raises(MissingRacksError, match="brokers 1, 4 without a rack") as raised:
-            placer.place(PlacementSpec(6, 3), cluster(partial))
-        assert raised.value.broker_ids == (1, 4)
-        # The options of the commands, not the names of arguments.
-        assert "(--brokers; --drain of placement plan)" in str(raised.value)
-        assert "broker_ids" not in str(raised.value)
-        spec = PlacementSpec(6, 3, ignore_racks=True)
-        placed = placer.place(spec, cluster(partial))
-        assert placed == SimplePlacer(seed=seed).place(spec, cluster(partial))
-        check_leaders(placed, partial)
-
-    def test_brokers_without_a_rack_can_be_left_out(self, seed: int) -> None:
-        partial = {**EQUAL, 1: None}
-        placer = RackAlternatingPlacer(seed=seed)
-        placed = placer.place(PlacementSpec(6, 3), cluster(partial), broker_ids=[0, 2, 3])
-        check_form(placed, 6, 3, [0, 2, 3])
-        check_racks(placed, {broker: EQUAL[broker] for broker in (0, 2, 3)})
+@pytest.mark.parametrize("seed", range(5))
+def test_brokers_without_a_rack_can_be_left_out(seed: int) -> None:
+    partial = {**EQUAL, 1: None}
+    placer = RackAlternatingPlacer(seed=seed)
+    placed = placer.place(PlacementSpec(6, 3), cluster(partial), broker_ids=[0, 2, 3])
+    check_form(placed, 6, 3, [0, 2, 3])
+    check_racks(placed, {broker: EQUAL[broker] for broker in (0, 2, 3)})
 
 
 def test_layouts_depend_on_seed_and_topic() -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_core import (
-    Broker,
-    ClusterView,
     InvalidOptionError,
     PlacementSpec,
-    ReplicaLists,
-    TopicPartition,
 )
 from placement_core.cluster import placeholders, with_placeholders, without_placeholders
 from placement_core.placers import (
@@ -33,7 +25,6 @@ from placement_core.placers import (
 from tests.support.placement import (
     FixedPlacer,
     check_form,
-    check_present_first,
     check_racks,
     cluster,
 )
@@ -88,11 +79,6 @@ def test_only_the_requested_brokers_count() -> None:
     view = cluster("aabbcc")
     placed = place(PlacementSpec(3, 3), view, UnderReplicatedPlacer(), broker_ids=[4, 5])
     assert all(set(row) == {4, 5, -1} and row[-1] == -1 for row in placed)
-    # Partition 0 can have three replicas: it has one on another broker.
-    spec = PlacementSpec(2, 3, present=((1,),))
-    first, second = place(spec, view, UnderReplicatedPlacer(), broker_ids=[4, 5])
-    assert (first[0], set(first)) == (1, {1, 4, 5})
-    assert set(second) == {4, 5, -1}
     with pytest.raises(PlacementError, match="broker 9 requested"):
         place(PlacementSpec(1, 3), view, UnderReplicatedPlacer(), broker_ids=[9])
 
@@ -129,70 +115,13 @@ def test_one_placeholder_per_missing_broker(
         assert placed == place(spec, view, placer)
 
 
-def test_partitions_with_replicas_on_dead_brokers_keep_them() -> None:
-    """Broker 2 is down: a partition with a replica there has one placeholder less."""
-    view = cluster({0: "a", 1: "b"}, t=((0, 2), (0,)))
-    spec = PlacementSpec(3, 4, topic="t", present=((0, 2), (0,)))
-    placed = place(spec, view, UnderReplicatedPlacer(SimplePlacer(seed=1)))
-    assert placed[0] == (0, 2, 1, -1)
-    assert placed[1] == (0, 1, -1, -2)
-    assert set(placed[2]) == {0, 1, -1, -2}
-
-
-@pytest.mark.parametrize("topic", [None, "t"])
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("placer", [SimplePlacer, RackAlternatingPlacer, MultiLevelPlacer])
-@pytest.mark.parametrize(
-    "present",
-    [
-        ((0, 9),),
-        ((0, 9), (), (0,), (1, 9)),
-        ((), (), (1, 9), (0,)),
-    ],
-)
-def test_leaders_are_even_if_replica_counts_differ(
-    placer: type[SimplePlacer | RackAlternatingPlacer | MultiLevelPlacer],
-    present: ReplicaLists,
-    seed: int,
-    topic: str | None,
-) -> None:
-    """Broker 9 is down: a partition with a replica there reaches one more than the others."""
-    view = cluster("ab")
-    spec = PlacementSpec(12, 4, topic=topic, present=present)
-    placed = place(spec, view, UnderReplicatedPlacer(placer(seed=seed)))
-    assert Counter(row[0] for row in placed) == {0: 6, 1: 6}
-    check_present_first(placed, present)
-
-
-class TopicRecorder:
-    """Places on any brokers, and keeps the topics that it was called for."""
-
-    def __init__(self) -> None:
-        self.topics: list[str | None] = []
-
-    def place(
-        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
-    ) -> ReplicaLists | None:
-        self.topics.append(spec.topic)
-        return SimplePlacer(seed=3).place(spec, view, broker_ids)
-
-
-@pytest.mark.parametrize(("topic", "expected"), [("orders", "orders"), (None, "")])
-def test_the_wrapped_placer_gets_the_topic_of_every_run(topic: str | None, expected: str) -> None:
-    """Partition 0 has a replica on broker 9, which is down, and reaches one more than 1."""
-    placer = TopicRecorder()
-    spec = PlacementSpec(2, 3, topic=topic, present=((9,), ()))
-    placed = UnderReplicatedPlacer(placer).place(spec, cluster({0: "a", 1: "b"}))
-    assert placer.topics == [expected, expected]
-    assert placed is not None
-    assert sorted(placed[0]) == [0, 1, 9]
-    assert sorted(placed[1]) == [-1, 0, 1]
-
-
-def test_a_placer_that_defers_for_some_partitions_defers_for_all() -> None:
-    spec = PlacementSpec(2, 3, present=((9,), ()))
-    placer = UnderReplicatedPlacer(FixedPlacer(None))
-    assert placer.place(spec, cluster({0: "a", 1: "b"})) is None
+def test_partitions_with_replicas_get_no_placeholders() -> None:
+    """Broker 9 is down: with a replica there, a partition can have three."""
+    view = cluster({0: "a", 1: "b"})
+    placer = UnderReplicatedPlacer(SimplePlacer(seed=1))
+    assert place(PlacementSpec(1, 3, present=((9, 0),)), view, placer) == ((9, 0, 1),)
+    with pytest.raises(PlacementError, match=r"which has replicas on \[0\]"):
+        place(PlacementSpec(1, 3, present=((0,),)), view, placer)
 
 
 def test_added_partitions_continue_the_rotation() -> None:
@@ -235,11 +164,3 @@ def test_placeholders_are_counted_from_minus_one() -> None:
     assert placeholders(0) == ()
     assert with_placeholders((7, -1, 3), 5) == (7, 3, -1, -2, -3)
     assert with_placeholders((7, 3), 1) == (7, 3)
-
-
-def test_missing_racks_are_an_error() -> None:
-    view = ClusterView((Broker(0, "a"), Broker(1)), {TopicPartition("t", 0): (0,)})
-    with pytest.raises(PlacementError, match="without a rack"):
-        place(PlacementSpec(1, 3), view, UnderReplicatedPlacer())
-    ignoring = replace(PlacementSpec(1, 3), ignore_racks=True)
-    assert len(place(ignoring, view, UnderReplicatedPlacer())[0]) == 3
