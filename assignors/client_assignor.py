@@ -1,4 +1,4 @@
-"""What the assignors of all Python client libraries share; imports no client library.
+"""What the assignors of all Python client libraries share; imports no client library, nor numpy.
 
 kafka-python and aiokafka take assignors in ``partition_assignment_strategy`` and call them from
 their group coordinator. That interface is too narrow for an assignor that uses racks: the
@@ -15,7 +15,27 @@ ClassPatch
     The replacement of the library's coordinator class, applied when the first assignor of an
     adapter is constructed, so that importing an adapter changes nothing.
 
+These coordinators behave exactly like their library's unless a consumer has one of the assignors.
+What they do differently for any library:
+
+Subscriptions
+    The library decodes every subscription before it calls the assignor. A truncated one stops the
+    leader, and the next one. Here a subscription is read as far as possible, with all its fields.
+The rack
+    An assignor without a rack joins with the consumer's ``client_rack``. The fetcher does not send
+    it, because brokers would redirect the consumer to followers, and assignment by the racks of
+    leaders be in vain.
+Leaders that move
+    No client rebalances when a partition's leader moves. Here the group leader checks the leaders
+    at an interval, and requests a rebalance if its policy says so: see
+    :mod:`assignors.leader_moves`.
+Partitions that are not revoked
+    Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
+    foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
+    see :mod:`assignors.group_leader.ownership`.
+
 An adapter only translates: members and metadata from the library's types, assignments to bytes.
+numpy takes 17 MB, and only the leader of a group assigns: it is imported when a consumer leads.
 """
 
 from __future__ import annotations
@@ -23,31 +43,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
-from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
-from assignors.group import Group, Members
-from assignors.group_leader import (
-    GroupContext,
-    Leaders,
-    LogOnce,
-    format_error,
-    is_topic_name,
-    log,
-)
-from assignors.group_leader.history import Assignment
-from assignors.group_leader.monitor import LeaderMoveMonitor, ReadMetadata
-from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import REVOCATION_TIMEOUT, Rebalance, RebalanceResult
+from assignors.group_leader import GroupContext, LogOnce, format_error, log
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy, validate_refresh
-from assignors.model import Assignor, WeightSource
-from assignors.rack_discovery import RackSource, resolve_rack
-from assignors.range import LeaderRackAwareRange
-from assignors.subscriptions import read_members
+from assignors.model import Assignor, WeightSource, validate_balance, validate_imbalance
+from assignors.rack_discovery import RackSource, member_rack, resolve_rack
 from placement_core import RackwardError
+
+if TYPE_CHECKING:
+    from assignors.group_leader.history import Assignment
+    from assignors.group_leader.leadership import Leadership
+    from assignors.group_leader.rebalance import Rebalance
 
 
 class CoordinatorNotPatchedError(RackwardError):
@@ -74,9 +81,11 @@ class ClientAssignor:
     package: ClassVar[str] = "assignors"
     patched_class: ClassVar[str] = "the client library's group coordinator"
 
+    workarounds: bool = True
+    """Whether faults of the client library are worked around, where an adapter does so."""
+
     def __init__(
         self,
-        assignor: Assignor,
         rack: str | RackSource | None,
         weights: WeightSource | None,
         refresh: RefreshPolicy | None,
@@ -84,25 +93,41 @@ class ClientAssignor:
         self.rack = resolve_rack(rack, os.environ)
         self.refresh = validate_refresh(refresh)
         self.log_once = LogOnce()
-        self.rebalance = Rebalance(
-            name=self.name,
-            assignor=assignor,
-            cooperative=self.cooperative,
-            weights=weights,
-            log_once=self.log_once,
-        )
+        self._weights = weights
+        self._rebalance: Rebalance | None = None
+        self._lock = threading.Lock()
         self._install_coordinator()
+
+    @property
+    def rebalance(self) -> Rebalance:
+        """How the leader of a group assigns with this assignor."""
+        with self._lock:
+            if self._rebalance is None:
+                from assignors.group_leader.rebalance import Rebalance
+
+                self._rebalance = Rebalance(
+                    name=self.name,
+                    assignor=self._make_assignor(),
+                    cooperative=self.cooperative,
+                    weights=self._weights,
+                    log_once=self.log_once,
+                )
+            return self._rebalance
+
+    def _make_assignor(self) -> Assignor:
+        """Return what computes assignments, with this assignor's options."""
+        raise NotImplementedError
 
     def last_assignment(self, group: str | None = None) -> Assignment | None:
         """Return the last assignment that this assignor made, of ``group`` or of any.
 
         None if no consumer with this assignor has been the leader of its group.
         """
-        return self.rebalance.history.latest(group)
+        return None if self._rebalance is None else self._rebalance.history.latest(group)
 
     def assignments(self) -> tuple[Assignment, ...]:
         """Return the last assignment of each group, for :mod:`assignors.metrics`."""
-        return self.rebalance.history.all()
+        return () if self._rebalance is None else self._rebalance.history.all()
 
     def _install_coordinator(self) -> None:
         """Patch the client library. By default nothing: the caller makes its own coordinator."""
@@ -147,8 +172,16 @@ class RangeClientAssignor(ClientAssignor):
         refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY,
         co_partitioned: bool = True,
     ) -> None:
-        assignor = LeaderRackAwareRange(co_partitioned=co_partitioned, max_imbalance=max_imbalance)
-        super().__init__(assignor, rack, weights, refresh)
+        validate_imbalance(max_imbalance)
+        self._max_imbalance, self._co_partitioned = max_imbalance, co_partitioned
+        super().__init__(rack, weights, refresh)
+
+    def _make_assignor(self) -> Assignor:
+        from assignors.range import LeaderRackAwareRange
+
+        return LeaderRackAwareRange(
+            co_partitioned=self._co_partitioned, max_imbalance=self._max_imbalance
+        )
 
 
 class CooperativeStickyClientAssignor(ClientAssignor):
@@ -167,106 +200,51 @@ class CooperativeStickyClientAssignor(ClientAssignor):
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
         refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY,
+        balance: str = "partitions",
     ) -> None:
-        assignor = LeaderRackAwareCooperativeSticky(max_imbalance=max_imbalance)
-        super().__init__(assignor, rack, weights, refresh)
+        validate_imbalance(max_imbalance)
+        validate_balance(balance)
+        self._max_imbalance, self._balance = max_imbalance, balance
+        super().__init__(rack, weights, refresh)
+
+    def _make_assignor(self) -> Assignor:
+        from assignors.cooperative_sticky import LeaderRackAwareCooperativeSticky
+
+        return LeaderRackAwareCooperativeSticky(
+            max_imbalance=self._max_imbalance, balance=self._balance
+        )
 
 
 class BoundAssignor:
-    """A ClientAssignor within the group coordinator of one consumer.
+    """A ClientAssignor within the group coordinator of one consumer."""
 
-    ``monitor`` decides when moved leaders justify a rebalance; None if the policy is None.
-    """
-
-    def __init__(self, assignor: ClientAssignor) -> None:
+    def __init__(self, assignor: ClientAssignor, client_rack: str | None = None) -> None:
+        """``client_rack`` is the consumer's, for an assignor without a rack."""
         self.assignor = assignor
-        policy = assignor.refresh
-        self.monitor = None if policy is None else LeaderMoveMonitor(policy, assignor.rebalance)
-        self._ownership: Ownership | None = None
+        self.rack = member_rack(assignor.rack, client_rack, assignor.log_once)
+        self._leadership: Leadership | None = None
 
     @property
     def name(self) -> str:
         """The protocol name."""
         return self.assignor.name
 
-    def assign(
-        self,
-        members: Members,
-        leaders: Leaders,
-        deleted_topics: frozenset[str],
-        context: GroupContext,
-        now: float,
-    ) -> RebalanceResult:
-        """Return every member's assignment, and start to monitor the leaders it was made for.
+    @property
+    def leadership(self) -> Leadership:
+        """What assigns if this consumer leads its group. It needs numpy."""
+        if self._leadership is None:
+            from assignors.group_leader.leadership import Leadership
 
-        ``leaders`` are those of `topics_of` the members. ``deleted_topics`` are subscribed topics
-        that brokers report as unknown; ``now`` is the time of the monitor's clock. Never raises
-        because of what a member sent.
-        """
-        result = self.assignor.rebalance.run(
-            members, leaders, deleted_topics, context, self._ownership
-        )
-        self._ownership = result.ownership
-        if self.monitor is not None:
-            self.monitor.start(context.generation, members, result, now)
-        return result
+            self._leadership = Leadership(self.assignor.rebalance, self.assignor.refresh)
+        return self._leadership
 
     def follow(self) -> None:
-        """Note that another member leads: what members can own is not known from then on."""
-        self._ownership = None
-
-    def on_revocation_timeout(self, context: GroupContext, withheld: int) -> None:
-        """Note that members did not revoke in time, before this member requests a rebalance.
-
-        They have had REVOCATION_TIMEOUT seconds, in a group that was stable. Logs it.
-        """
-        if self._ownership is not None and self._ownership.generation == context.generation:
-            self._ownership = self._ownership.timed_out()
-        log.warning(
-            "requesting a rebalance because withheld partitions were not revoked in time: %s"
-            " withheld=%d seconds=%.0f",
-            context,
-            withheld,
-            REVOCATION_TIMEOUT,
-        )
-
-    def resume(
-        self,
-        members: Iterable[DescribedMember],
-        read_metadata: ReadMetadata,
-        context: GroupContext,
-        now: float,
-    ) -> None:
-        """Monitor the assignment in force, which this member made before it restarted.
-
-        ``members`` are as brokers describe the group. Only topics are monitored of which this
-        consumer has metadata. Never raises because of what a member sent.
-        """
-        if self.monitor is None:
-            return
-        described = list(members)
-        joined = read_members((id, instance_id, sent) for id, instance_id, sent, _ in described)
-        leaders = read_metadata(topics_of(joined))[0]
-        assigned = {}
-        for member_id, _, _, assignment in described:
-            with suppress(ConsumerProtocolError):
-                assigned[member_id] = SubscriptionReader().read_assignment(assignment)
-        group = Group.of(joined, leaders.racks)
-        # The leaders that the assignment was made for are unknown: the first check compares it.
-        unknown: dict[str, list[str | None]] = {
-            topic: [None] * len(row) for topic, row in leaders.racks.items()
-        }
-        result = RebalanceResult(
-            group.assignment(group.members_of(assigned)), 0, replace(leaders, racks=unknown)
-        )
-        self.monitor.start(context.generation, joined, result, now)
+        """Note that another member leads the group."""
+        if self._leadership is not None:
+            self._leadership.follow()
 
     def on_assignment(self, *assignment: Any) -> None:
         """Do nothing: what the consumer owns is read from its coordinator when it joins."""
-
-
-DescribedMember = tuple[str, str | None, bytes, bytes]
-"""Member id, instance id, subscription and assignment."""
 
 
 def is_client_assignor(strategy: object) -> bool:
@@ -287,11 +265,6 @@ def bind(strategies: Iterable[Any], bound: Callable[[ClientAssignor], BoundAssig
         else strategy
         for strategy in strategies
     ]
-
-
-def topics_of(members: Members) -> set[str]:
-    """Return the topics that members subscribe to, without names that no topic can have."""
-    return {name for name in members.topics if is_topic_name(name)}
 
 
 def log_not_monitored(context: GroupContext, error: Exception) -> None:

@@ -59,6 +59,9 @@ EMPTY_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
 """The subscription of a member that reads nothing: version 0, which every client reads, no topics
 and no user data."""
 
+NOTHING_ASSIGNED = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
+"""The assignment of a member without partitions: version 0, no topics, no user data."""
+
 Owned = dict[str, Sequence[int]]
 """Topic to partitions."""
 

@@ -25,14 +25,14 @@ its own: one partition is off-rack, and one is moved.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import UNASSIGNED
-from assignors.group import Group, distinct_rows
-from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor
+from assignors.even_bytes import assign_evenly
+from assignors.group import UNASSIGNED, Group, distinct_rows
+from assignors.model import LeaderRacks, Member, Plan, WeightSource, load_factor, validate_balance
 from assignors.weights import TrafficWeights, traffic_weights
 from placement_core.flow import (
     CostArray,
@@ -64,12 +64,21 @@ class LeaderRackAwareCooperativeSticky:
     and below that limit crossings rank before the sum of squared loads. If no load is high enough
     for the share to make a whole partition, nothing changes.
 
+    ``balance="bytes"`` makes members even in their traffic weights instead of their numbers of
+    partitions: no load exceeds the mean by the weight of the heaviest partition or more, if
+    subscriptions are equal (:mod:`assignors.even_bytes`). That is all that is proved: locality may
+    not be the best, and ``optimum`` is None. Where all weights are equal, or there
+    are none, it changes nothing.
+
     Source: the proposal for leader-rack-aware assignors (KAFKA-17755); cooperative rebalancing as
     in KIP-429.
     """
 
-    def __init__(self, *, max_imbalance: float = 0.0) -> None:
-        """Raise InvalidOptionError if ``max_imbalance`` is not a number from 0 to 3."""
+    def __init__(self, *, max_imbalance: float = 0.0, balance: str = "partitions") -> None:
+        """Raise InvalidOptionError if ``max_imbalance`` is not a number from 0 to 3, or ``balance``
+        is neither "partitions" nor "bytes"."""
+        validate_balance(balance)
+        self.balance = balance
         self.max_imbalance = max_imbalance
         self._load_factor = load_factor(max_imbalance)
 
@@ -92,7 +101,11 @@ class LeaderRackAwareCooperativeSticky:
         owner = group.owners()
         if not len(owner):
             return group.plan(owner, owner)
-        classes = classify(group, traffic_weights(group, weights), owner)
+        traffic = traffic_weights(group, weights)
+        if self.balance == "bytes" and len(traffic.units) > 1:
+            even = assign_evenly(group, traffic, owner, self._load_factor)
+            return replace(group.plan(even, owner), optimum=None)
+        classes = classify(group, traffic, owner)
         blocks = self._networks(group, classes)
         for block in blocks:
             block.network.solve()

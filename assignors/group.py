@@ -1,7 +1,7 @@
 """A consumer group in numpy arrays: its members, its partitions, and who has which.
 
-Members come as objects or as bytes (:mod:`assignors.subscriptions`), and an assignment becomes
-bytes or lists (:mod:`assignors.assignment`); between them, all is arrays.
+Members come as objects or as bytes, and an assignment becomes lists or bytes (for the bytes see
+:mod:`assignors.encoding`); between them, all is arrays.
 
 Members are numbered in order of their ids and topics in order of their names, so that nothing
 that is computed from the arrays depends on the order of the input. The partitions of all topics
@@ -23,7 +23,9 @@ ignored otherwise: a group must not fail to rebalance because of one member.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
@@ -32,15 +34,17 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.model import LeaderRacks, Member, Plan
 from placement_core.errors import InvalidGroupError
-from placement_core.flow import CostArray, IntArray
+from placement_core.flow import CostArray, IntArray, Segments, stable_order
 from placement_core.racks import RackPath, levels_crossed, parse_rack
 
 Assigned = Mapping[str, Mapping[str, Sequence[int]]]
 """Member id to topic to partitions."""
+
+UNASSIGNED = -1
+"""In an assignment: the partition has no member."""
 
 
 # ---- Members, and what they claim to own.
@@ -236,6 +240,152 @@ def _generation(member: Member) -> int:
     if isinstance(generation, int) and 0 <= generation < 1 << 62:
         return generation
     return NO_GENERATION
+
+
+# ---- What members are assigned.
+
+
+class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
+    """Member id to topic to sorted partitions, made of an array when it is first read.
+
+    A group of a thousand members with fifty thousand partitions would be as many small lists of
+    integers, and most of them are never read: the leader of a group only needs the bytes that it
+    sends. So an assignment stays an array, a member's number per partition, until lists are read.
+
+    It equals the dictionary of the same contents. Every member is present; one without partitions
+    has an empty dictionary.
+    """
+
+    __slots__ = ("_lists", "assigned", "base", "ids", "topics")
+
+    def __init__(
+        self, ids: Sequence[str], topics: Sequence[str], base: IntArray, assigned: IntArray
+    ) -> None:
+        """Take the members' ids, the topics, ``base`` and each partition's member or UNASSIGNED."""
+        self.ids = ids
+        self.topics = topics
+        self.base = base
+        self.assigned = assigned
+        self._lists: dict[str, dict[str, list[int]]] | None = None
+
+    def __getitem__(self, member_id: str) -> dict[str, list[int]]:
+        return self._read()[member_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._read()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self._read() == (other._read() if isinstance(other, AssignedPartitions) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AssignedPartitions, (self.ids, self.topics, self.base, self.assigned)
+
+    @property
+    def topic_of(self) -> IntArray:
+        """The topic of each partition."""
+        return np.repeat(np.arange(len(self.topics)), self.base[1:] - self.base[:-1])
+
+    def followed_by(self, other: AssignedPartitions) -> AssignedPartitions:
+        """Return the partitions of both, which have the same members and no topic in common."""
+        return AssignedPartitions(
+            self.ids,
+            [*self.topics, *other.topics],
+            np.concatenate((self.base, other.base[1:] + self.base[-1])),
+            np.concatenate((self.assigned, other.assigned)),
+        )
+
+    def owner_of_rows(self, row: IntArray) -> IntArray:
+        """Return the member of each partition, given by its number in the row, or UNASSIGNED."""
+        if not len(self.assigned):
+            return np.full(len(row), UNASSIGNED, np.int64)
+        return np.where(row < 0, UNASSIGNED, self.assigned[row])
+
+    def without(self, left_out: NDArray[np.bool_]) -> AssignedPartitions:
+        """Return the assignment without the partitions that are ``left_out``, in the row."""
+        assigned = np.where(left_out, UNASSIGNED, self.assigned)
+        return AssignedPartitions(self.ids, self.topics, self.base, assigned)
+
+    def sorted_partitions(self) -> tuple[IntArray, Segments]:
+        """Return the assigned partitions sorted by member and topic, and the runs among them.
+
+        A run has one member and one topic; its key is ``member x number of topics + topic``.
+        """
+        order = stable_order(self.assigned + 1)
+        order = order[np.count_nonzero(self.assigned == UNASSIGNED) :]
+        topic = self.topic_of[order]
+        runs = Segments.of(self.assigned[order] * len(self.topics) + topic)
+        return order - self.base[topic], runs
+
+    def _read(self) -> dict[str, dict[str, list[int]]]:
+        if self._lists is None:
+            with _garbage_collection_paused():
+                self._lists = self._to_lists()
+        return self._lists
+
+    def _to_lists(self) -> dict[str, dict[str, list[int]]]:
+        number, runs = self.sorted_partitions()
+        lists = _split(number, runs.starts)
+        run_member, run_topic = np.divmod(runs.keys, max(len(self.topics), 1))
+        topics = np.array(self.topics, object)[run_topic].tolist()
+        bounds = np.searchsorted(run_member, np.arange(len(self.ids) + 1)).tolist()
+        return {
+            # strict=True would take a third of the time; both slices have the same bounds.
+            member_id: dict(zip(topics[start:end], lists[start:end], strict=False))
+            for member_id, (start, end) in zip(self.ids, pairwise(bounds), strict=True)
+        }
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause the cycle collector while the many small lists of a plan are created.
+
+    None of them can be garbage yet, and scanning them again and again would take up to a quarter
+    of the time of the whole assignment.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _split(values: IntArray, starts: IntArray) -> list[list[int]]:
+    """Return ``values`` cut at ``starts``.
+
+    Lists of equal length are created together: ``tolist`` on a matrix of them is several times
+    faster than as many slices, and topics that are spread over members make many short lists.
+    """
+    lengths = np.diff(np.append(starts, len(values)))
+    distinct = np.flatnonzero(np.bincount(lengths))
+    if len(distinct) > 16:
+        flat, ends = values.tolist(), (starts + lengths).tolist()
+        return [flat[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
+    lists = np.empty(len(starts), object)
+    for length in distinct.tolist():
+        of_length = np.flatnonzero(lengths == length)
+        first = starts[of_length]
+        if length == 1:
+            rows = [[value] for value in values[first].tolist()]
+        else:
+            rows = values[first[:, None] + np.arange(length)].tolist()
+        lists[of_length] = np.fromiter(rows, object, len(rows))
+    cut: list[list[int]] = lists.tolist()
+    return cut
 
 
 # ---- Members and partitions: the input of an assignor.

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from placement_core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 LeaderRacks = Mapping[str, Sequence[str | None]]
 """Topic to the rack of each partition's leader. The index is the partition, None is unknown."""
 
-Weights = Mapping[str, Sequence[float] | NDArray[np.float64]]
+Weights = Mapping[str, "Sequence[float] | NDArray[np.float64]"]
 """Topic to the traffic of each partition, in any one unit (bytes per second, for example)."""
 
-WeightSource = Weights | Callable[[str], Sequence[float] | NDArray[np.float64] | None]
+WeightSource = Weights | Callable[[str], "Sequence[float] | NDArray[np.float64] | None"]
 """Weights, or a function from a topic to its partitions' traffic (None: not known)."""
 
 
@@ -67,7 +69,8 @@ class Plan:
         The minimum of ``off_rack`` over all plans with the same balance, proved by the solver's
         dual bound. With several levels: the minimum given the minimum across the wider levels.
         With traffic weights: the minimum over plans of minimum off-rack weight, as rounded in
-        groups of more than 1,000 partitions (docs/algorithm.md).
+        groups of more than 1,000 partitions (docs/algorithm.md). None if nothing is proved: with
+        ``balance="bytes"`` and unequal weights.
     moved
         The number of partitions taken from an owner that is still in the group and subscribed.
     loads
@@ -77,7 +80,7 @@ class Plan:
     partitions: Mapping[str, Mapping[str, list[int]]]
     off_rack: int
     crossings: tuple[int, ...]
-    optimum: int
+    optimum: int | None
     moved: int
     loads: Mapping[str, int]
 
@@ -95,9 +98,26 @@ class Assignor(Protocol):
         ...
 
 
+def validate_balance(balance: object) -> None:
+    """Raise InvalidOptionError if ``balance`` is neither "partitions" nor "bytes"."""
+    if balance not in ("partitions", "bytes"):
+        raise InvalidOptionError(
+            f'balance is {balance!r}: give "partitions", or "bytes" for members even in weights'
+        )
+
+
 MAX_IMBALANCE = 3.0
 """The largest ``max_imbalance``. Four times a balanced load is not a balance any more, and the
 work of an uneven plan grows with the loads that it permits."""
+
+
+def validate_imbalance(max_imbalance: object) -> None:
+    """Raise InvalidOptionError if ``max_imbalance`` is not a number from 0 to MAX_IMBALANCE."""
+    if not (isinstance(max_imbalance, int | float) and 0 <= max_imbalance <= MAX_IMBALANCE):
+        raise InvalidOptionError(
+            f"max_imbalance is {max_imbalance!r}: give the share by which a member may exceed "
+            f"its balanced load, from 0 to {MAX_IMBALANCE:g}, such as 0.1"
+        )
 
 
 def load_factor(max_imbalance: float) -> Fraction:
@@ -106,11 +126,9 @@ def load_factor(max_imbalance: float) -> Fraction:
     A member with the balanced load ``n`` may have ``int(n * factor)`` partitions. In floats,
     ``100 * (1 + 0.15)`` would be 114.99..., one partition too few.
 
-    Raises InvalidOptionError if ``max_imbalance`` is not a number from 0 to MAX_IMBALANCE.
+    Raises InvalidOptionError as :func:`validate_imbalance`.
     """
-    if not (isinstance(max_imbalance, int | float) and 0 <= max_imbalance <= MAX_IMBALANCE):
-        raise InvalidOptionError(
-            f"max_imbalance is {max_imbalance!r}: give the share by which a member may exceed "
-            f"its balanced load, from 0 to {MAX_IMBALANCE:g}, such as 0.1"
-        )
+    from fractions import Fraction  # Not at the top: only the leader of a group needs it.
+
+    validate_imbalance(max_imbalance)
     return 1 + Fraction(str(float(max_imbalance)))

@@ -45,6 +45,6 @@ class LeaderRackAwareCooperativeStickyAssignor(_AIOKafkaAssignor, CooperativeSti
     Eager on aiokafka, in spite of its name, which is the protocol's: all members stop reading for a
     rebalance, and get back what they had if that is best.
 
-    Options as for :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
-    :class:`assignors.LeaderRackAwareCooperativeSticky`.
+    Options as for :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` and
+    ``balance`` see :class:`assignors.LeaderRackAwareCooperativeSticky`.
     """

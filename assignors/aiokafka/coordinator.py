@@ -2,14 +2,13 @@
 
 aiokafka calls an assignor for its metadata and for an assignment, and passes it each new
 assignment. That is too little in several ways, so `install` makes every AIOKafkaConsumer that is
-started afterwards use the subclass of aiokafka's coordinator below. It behaves exactly like
-aiokafka's own unless the consumer has one of them; then it differs as follows:
+started afterwards use the subclass of aiokafka's coordinator below.
+:mod:`assignors.client_assignor` has what it does for any client library. For this one:
 
 Subscriptions of other members
-    aiokafka decodes every subscription as version 0 before it calls the assignor. What later
-    versions contain (racks, and what cooperative members own while they join) would be dropped,
-    and members of two clients would read one partition. A truncated subscription would stop this
-    leader for good, and the next one. Here the bytes are read, as far as possible.
+    aiokafka decodes every subscription as version 0. What later versions contain (racks, and what
+    cooperative members own while they join) would be dropped, and members of two clients would read
+    one partition.
 What this member owned
     An assignor does not receive generations, and one assignor may serve several consumers. Here
     each coordinator keeps its own last assignment and the generation of it. The claim outlasts a
@@ -23,23 +22,11 @@ Deleted topics
     aiokafka retries the commit for a deleted topic until a topic of that name exists, which then
     has the offsets of the old one. Before a rebalance this keeps the member from joining, and its
     group waits for it. Here it is tried once, as in Apache's client.
-The rack
-    An assignor without a rack joins with the consumer's ``client_rack``. The fetcher does not send
-    it, because brokers would redirect the consumer to followers, and assignment by the racks of
-    leaders be in vain.
 Several assignors
     aiokafka sends one JoinGroup per assignor of its list, each with one more of them. Each is a
     rebalance for all members, and members that are out of step can keep each other from completing
     one, so a rolling change of assignors can stop a group. Here only the last one is sent, which
     has them all.
-Leaders that move
-    No client rebalances when a partition's leader moves. Here the group leader checks the leaders
-    at an interval, and requests a rebalance if its policy says so: see
-    :mod:`assignors.leader_moves`.
-Partitions that are not revoked
-    Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
-    foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
-    see :mod:`assignors.group_leader.ownership`.
 
 One group, several clients
     Members of other clients join cooperatively under the sticky protocol's name: they keep their
@@ -56,7 +43,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiokafka.consumer.consumer
 from aiokafka.consumer.fetcher import Fetcher
@@ -80,15 +67,13 @@ from assignors.client_assignor import (
     bind,
     is_client_assignor,
     log_not_monitored,
-    topics_of,
 )
 from assignors.consumer_protocol import NO_GENERATION, write_user_data
 from assignors.group_leader import GroupContext, format_error, log, metadata
-from assignors.group_leader.monitor import LeaderMoveMonitor
-from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT
 from assignors.leader_moves import leads_since_before_restart
-from assignors.rack_discovery import member_rack
-from assignors.subscriptions import read_members
+
+if TYPE_CHECKING:
+    from assignors.group_leader.leadership import LeaderMoveMonitor
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -189,6 +174,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         bound = self._lookup_assignor(response.group_protocol)
         if not isinstance(bound, AIOKafkaBoundAssignor):
             return await super()._perform_assignment(response)
+        # Imported here, because other members of the group need no numpy.
+        from assignors.encoding import encode_assignment, read_members
+        from assignors.group_leader.leadership import topics_of
+
         # Before version 5 a member has no instance id: (member id, metadata).
         members = read_members(
             (member_id, instance_id[0] if instance_id else None, metadata)
@@ -199,12 +188,12 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         deleted_topics = await self._await_metadata(self._group_subscription)
         now = asyncio.get_running_loop().time()
         leaders, _ = read_metadata(self.cluster, members.topics)
-        result = bound.assign(members, leaders, deleted_topics, self.context, now)
+        result = bound.leadership.assign(members, leaders, deleted_topics, self.context, now)
         self._metadata_snapshot = self._get_metadata_snapshot()
         self._schedule_revocation_check(result.withheld, bound)
-        if bound.monitor is not None:
-            self._led = self.generation, bound.monitor
-        return result.assignments.encode()
+        if bound.leadership.monitor is not None:
+            self._led = self.generation, bound.leadership.monitor
+        return encode_assignment(result.assigned)
 
     async def _on_join_complete(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
@@ -249,6 +238,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
         Returns none of them if brokers do not respond in time.
         """
+        from assignors.group_leader.rebalance import METADATA_TIMEOUT
+
         if topics and not self.subscription.subscribed_pattern:
             self.client.set_topics(topics)
         try:
@@ -276,6 +267,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             self._revocation_timer.cancel()
             self._revocation_timer = None
         if bound is not None and withheld:
+            from assignors.group_leader.rebalance import REVOCATION_TIMEOUT
+
             self._revocation_timer = asyncio.get_running_loop().call_later(
                 REVOCATION_TIMEOUT, self._check_revocation, bound, self.context, withheld
             )
@@ -286,7 +279,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
         is_assigned = context.generation == self.generation == self.last_generation
         if is_assigned and not self._rejoin_needed_fut.done():
-            bound.on_revocation_timeout(context, withheld)
+            bound.leadership.on_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 
@@ -296,8 +289,7 @@ class AIOKafkaBoundAssignor(BoundAssignor):
     def __init__(
         self, assignor: ClientAssignor, coordinator: RackAwareCoordinator, client_rack: str | None
     ) -> None:
-        super().__init__(assignor)
-        self._rack = member_rack(assignor.rack, client_rack, assignor.log_once)
+        super().__init__(assignor, client_rack)
         self._coordinator = coordinator
 
     def metadata(self, topics: Iterable[str]) -> Any:
@@ -314,7 +306,7 @@ class AIOKafkaBoundAssignor(BoundAssignor):
             last = self._coordinator.last_assignment
             owned = {topic: last[topic] for topic in subscribed if topic in last}
             generation = self._coordinator.last_generation
-        user_data = write_user_data(self._rack, owned, generation)
+        user_data = write_user_data(self.rack, owned, generation)
         return ConsumerProtocolMemberMetadata(0, subscribed, user_data)
 
 
@@ -349,13 +341,14 @@ class MetadataPoller:
         except KafkaError as error:
             log_not_monitored(context, error)
             return
-        if state != "Stable" or bound.monitor is None:
+        monitor = bound.leadership.monitor
+        if state != "Stable" or monitor is None:
             return
         described = [(id, None, sent, assignment) for id, _, _, sent, assignment in members]
         read, now = partial(read_metadata, client.cluster), asyncio.get_running_loop().time()
-        bound.resume(described, read, context, now)
+        bound.leadership.resume(described, read, context, now)
         log.info("leading the group since before the restart: %s", context)
-        await self._run(bound.monitor)
+        await self._run(monitor)
 
     async def close(self) -> None:
         """Stop, and wait until the task has ended."""

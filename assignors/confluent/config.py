@@ -9,7 +9,8 @@ librdkafka gets all properties that it knows, so that it refuses what it always 
     through the membership instead.
 ``client.rack``
     It would fetch from followers. The rack is the assignor's.
-``rackward.max_imbalance``, ``rackward.weights``, ``rackward.co_partitioned``, ``rackward.refresh``
+``rackward.max_imbalance``, ``rackward.balance``, ``rackward.weights``, ``rackward.co_partitioned``,
+``rackward.refresh``
     Not its properties: the options of the assignors.
 ``rackward.oauth.allow.http``
     Not its property: allows a token endpoint without TLS.
@@ -39,6 +40,7 @@ from assignors.connection import (
 )
 from assignors.connection.oauth import ALLOW_HTTP, CALLBACK, ENDPOINT, METHOD
 from assignors.leader_moves import validate_refresh
+from assignors.model import validate_balance, validate_imbalance
 from assignors.rack_discovery import RackSource, resolve_rack
 from placement_core import InvalidOptionError
 
@@ -49,6 +51,7 @@ STRATEGIES = (COOPERATIVE, RANGE)
 STRATEGY_PROPERTY = "partition.assignment.strategy"
 OPTIONS = (
     "rackward.max_imbalance",
+    "rackward.balance",
     "rackward.weights",
     "rackward.co_partitioned",
     "rackward.refresh",
@@ -235,6 +238,8 @@ def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
         validate_refresh(options.get("refresh"))
         if "max_imbalance" in options:
             options["max_imbalance"] = _read_imbalance(options["max_imbalance"])
+        if "balance" in options:
+            validate_balance(options["balance"])
     except InvalidOptionError as error:
         raise _invalid(f"rackward.{error}") from error
     weights = options.get("weights")
@@ -243,6 +248,8 @@ def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
             f"rackward.weights is {weights!r}: give a dictionary from topics to the traffic of"
             " each partition, or a function from a topic to that"
         )
+    if "balance" in options and _read_strategy(properties) != COOPERATIVE:
+        raise _invalid(f"rackward.balance is an option of {COOPERATIVE}: leave it out")
     if "co_partitioned" in options:
         text = str(options["co_partitioned"]).lower()
         if text not in (*_TRUE, *_FALSE):
@@ -254,11 +261,9 @@ def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _read_imbalance(value: Any) -> float:
-    from assignors.model import load_factor  # Not at the top: it needs numpy.
-
     with suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
-    load_factor(value)
+    validate_imbalance(value)
     return float(value)
 
 

@@ -15,7 +15,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.consumer.subscription_state import SubscriptionState
@@ -23,16 +23,13 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
+from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.confluent.config import Configuration
 from assignors.confluent.coordinator import GroupCoordinator
 from assignors.confluent.events import EventQueue, LogEvent
 from assignors.connection.properties import Secret
-from assignors.group_leader import LogOnce, format_error, log
+from assignors.group_leader import format_error, log
 from assignors.kafka_python.fixes import install_log_filters
-
-if TYPE_CHECKING:
-    from assignors.client_assignor import ClientAssignor
-    from assignors.group_leader.history import Assignment
 
 MAX_CONNECT_BACKOFF = 10.0
 """Seconds between attempts to connect, at most."""
@@ -57,7 +54,11 @@ class CoordinatorConnection:
         self._settings = dict(configuration.kafka_python)
         self._events = events
         self._wake, self._on_fenced = wake, on_fenced
-        self.assignor = DeferredAssignor(configuration)
+        strategy = (
+            CooperativeStickyClientAssignor if configuration.cooperative else RangeClientAssignor
+        )
+        # The rack has been looked up: "" prevents that it is looked up again.
+        self.assignor = strategy(rack=configuration.rack or "", **configuration.options)
         self._net: Any = None
         self._manager: Any = None
         self._client: Any = None
@@ -163,38 +164,6 @@ class MemberEventLoop(NetworkSelector):  # type: ignore[misc]
         """Run in kafka-python's thread until the loop is closed."""
         MEMBER_LOG_FILTER.add_current_thread(self._forward)
         super().run_forever()
-
-
-class DeferredAssignor:
-    """The strategy of a consumer. Its assignor is constructed when the consumer is elected leader.
-
-    An assignor needs numpy, which takes 17 MB; of the members of a group only the leader assigns.
-    """
-
-    def __init__(self, configuration: Configuration) -> None:
-        self.name = configuration.strategy
-        self.cooperative = configuration.cooperative
-        self.rack = configuration.rack
-        self.log_once = LogOnce()
-        self._options = configuration.options
-        self._client_assignor: ClientAssignor | None = None
-
-    def client_assignor(self) -> ClientAssignor:
-        """Return the assignor."""
-        if self._client_assignor is None:
-            from assignors.client_assignor import (
-                CooperativeStickyClientAssignor,
-                RangeClientAssignor,
-            )
-
-            strategy = CooperativeStickyClientAssignor if self.cooperative else RangeClientAssignor
-            # The rack has been looked up: "" prevents that it is looked up again.
-            self._client_assignor = strategy(rack=self.rack or "", **self._options)
-        return self._client_assignor
-
-    def assignments(self) -> tuple[Assignment, ...]:
-        """Return the last assignment as a tuple, empty if the consumer has not led."""
-        return () if self._client_assignor is None else self._client_assignor.assignments()
 
 
 Forward = Callable[[logging.LogRecord], bool]

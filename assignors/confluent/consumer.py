@@ -46,12 +46,12 @@ from assignors.confluent.events import (
 )
 from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
-from assignors.confluent.oauth import share_oauth_callback
 from assignors.confluent.offsets import keys_of
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.rebalance import PartitionAssignment, RebalanceCallback
 from assignors.confluent.statistics import Statistics
 from assignors.confluent.subscription import PatternError, parse_subscription
+from assignors.connection.oauth import CALLBACK, SharedOAuthCallback
 from assignors.group_leader import sanitize
 from assignors.library_internals import UnsupportedClientError
 
@@ -112,7 +112,8 @@ class Consumer(confluent_kafka.Consumer):
             # librdkafka would abort the process.
             raise ValueError("Failed to create consumer: group.id must be set")
         validate(properties)
-        share_oauth_callback(properties)
+        if callable(callback := properties.get(CALLBACK)):
+            properties[CALLBACK] = SharedOAuthCallback(callback)
         config = librdkafka_config(properties, _weak(self._on_native_commit))
         if collects_statistics(properties):
             self._stats_cb = properties["stats_cb"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from confluent_kafka import KafkaError as Code
 from kafka import AsyncConsumerRebalanceListener
@@ -34,12 +34,8 @@ from assignors.confluent.subscription import Subscription, topic_errors
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commits import MemberIdentity
-from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor, RackAwareCoordinator
+from assignors.kafka_python.coordinator import RackAwareCoordinator
 from assignors.kafka_python.fixes import is_generation, wait_for
-
-if TYPE_CHECKING:
-    from assignors.client_assignor import ClientAssignor
-    from assignors.confluent.connection import DeferredAssignor
 
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
@@ -67,7 +63,7 @@ class RebalanceSuperseded(BaseException):
     """
 
 
-class GroupCoordinator(RackAwareCoordinator):
+class GroupCoordinator(RackAwareCoordinator, AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """A coordinator whose rebalances the application handles through ``events``.
 
     ``wake`` is called, in any thread, when there may be something to join for; ``on_fenced`` when
@@ -97,15 +93,12 @@ class GroupCoordinator(RackAwareCoordinator):
         self._on_fenced = on_fenced
         self._topics_of_last_response: frozenset[str] = frozenset()
         self._reported_topics: dict[str, int] = {}
-        self._listener = RebalanceListener(lambda: self.cooperative, self._rebalance)
+        self._has_assignment = False
         super().__init__(client, subscription, **configs)
         # PollTimeout detects an application that does not poll. Brokers get the real interval.
         self.heartbeat.config["max_poll_interval_ms"] = float("inf")
         heartbeat_seconds = self.config["heartbeat_interval_ms"] / 1000
         self._rejoin_delay = min(MAX_REJOIN_DELAY, heartbeat_seconds / 3)
-
-    def _bind(self, assignors: Iterable[Any]) -> list[Any]:
-        return [DeferredBoundAssignor(assignor, self) for assignor in assignors]
 
     # ---- the state of the membership
 
@@ -158,7 +151,7 @@ class GroupCoordinator(RackAwareCoordinator):
     def subscribe(self, subscription: Subscription, metadata_ms: int) -> None:
         """Subscribe to topics; for patterns, after waiting ``metadata_ms`` for all topics."""
         self.subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
-        self.subscription.rebalance_listener = self._listener
+        self.subscription.rebalance_listener = self
         self._requested = subscription
         self.cluster.need_all_topic_metadata = bool(subscription.patterns)
         if subscription.patterns:
@@ -174,14 +167,14 @@ class GroupCoordinator(RackAwareCoordinator):
             self.rebalance_reason = "unsubscribe"
             self.net.run(self._rebalance, RebalanceKind.REVOKE, None)
         self.commits.flush(timeout_ms / 1000)
-        self._listener.reset()
+        self._has_assignment = False
         self.leave(timeout_ms, permanently=True)
         self.subscription.unsubscribe()
         self._last_member = None
 
     def lose_partitions(self) -> None:
         """Have the application handle the loss of all its partitions."""
-        self.net.run(self._listener.on_partitions_lost)
+        self.net.run(self.on_partitions_lost)
         self.subscription.assign_from_subscribed([])
 
     def leave(self, timeout_ms: int, *, permanently: bool) -> None:
@@ -276,9 +269,26 @@ class GroupCoordinator(RackAwareCoordinator):
         # A rebalance always ends with an assignment in librdkafka. kafka-python does not call the
         # listener of a cooperative member that gets no new partitions.
         if self.cooperative and owned.issuperset(self.subscription.assigned_partitions()):
-            await self._listener.on_partitions_assigned(())
+            await self.on_partitions_assigned(())
 
-    # ---- rebalances
+    # ---- rebalances, reported as librdkafka calls an application's callbacks
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Have the application handle new partitions."""
+        self._has_assignment = True
+        await self._rebalance(RebalanceKind.ASSIGN, assigned)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Have the application handle a revocation."""
+        # Before its first assignment an eager member has nothing to revoke.
+        if self._has_assignment:
+            self._has_assignment = self.cooperative
+            await self._rebalance(RebalanceKind.REVOKE, revoked)
+
+    async def on_partitions_lost(self, lost: Any = None) -> None:  # noqa: ARG002
+        """Have the application handle the loss of all its partitions."""
+        self._has_assignment = False
+        await self._rebalance(RebalanceKind.LOST, None)
 
     async def _rebalance(
         self, kind: RebalanceKind, partitions: Iterable[PartitionKey] | None
@@ -345,43 +355,3 @@ class GroupCoordinator(RackAwareCoordinator):
             if reported.get(topic) != code:
                 reason = f"Subscribed topic not available: {topic}: {Code(code).str()}"
                 self._events.put(error_message(code, reason, topic))
-
-
-class DeferredBoundAssignor(KafkaPythonBoundAssignor):
-    """A bound DeferredAssignor, see :mod:`assignors.confluent.connection`."""
-
-    def client_assignor(self) -> ClientAssignor:
-        """Return the assignor."""
-        return cast("DeferredAssignor", self.assignor).client_assignor()
-
-
-Rebalance = Callable[[RebalanceKind, Iterable[PartitionKey] | None], Awaitable[None]]
-
-
-class RebalanceListener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Calls ``rebalance`` as librdkafka calls an application's callbacks."""
-
-    def __init__(self, cooperative: Callable[[], bool], rebalance: Rebalance) -> None:
-        self._cooperative = cooperative
-        self._rebalance = rebalance
-        self._has_assignment = False
-
-    def reset(self) -> None:
-        """The member has left, and has no assignment."""
-        self._has_assignment = False
-
-    async def on_partitions_assigned(self, assigned: Any) -> None:
-        self._has_assignment = True
-        await self._rebalance(RebalanceKind.ASSIGN, assigned)
-
-    async def on_partitions_revoked(self, revoked: Any) -> None:
-        # Before its first assignment an eager member has nothing to revoke.
-        if not self._has_assignment:
-            return
-        if not self._cooperative():
-            self._has_assignment = False
-        await self._rebalance(RebalanceKind.REVOKE, revoked)
-
-    async def on_partitions_lost(self, lost: Any = None) -> None:  # noqa: ARG002
-        self._has_assignment = False
-        await self._rebalance(RebalanceKind.LOST, None)

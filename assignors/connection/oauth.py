@@ -373,6 +373,66 @@ class TokenProvider:
         return {} if self._current is None else dict(self._current.extensions)
 
 
+# ---- Tokens of an application's callback.
+
+CALLBACK_WAIT_SECONDS = 2.0
+"""Longest wait for librdkafka to call the callback after a token has expired."""
+
+
+class SharedOAuthCallback(TokenProvider):
+    """The application's callback ``oauth_cb`` for librdkafka, and its tokens for kafka-python.
+
+    librdkafka decides when the callback is called: in a thread of its own, while the consumer is
+    constructed and then after 80 % of each token's lifetime. kafka-python uses the tokens of these
+    calls, so the callback is called as often as with confluent-kafka alone.
+    """
+
+    def __init__(self, callback: Callable[[str], Any]) -> None:
+        super().__init__(self._wait_for_token)
+        self._callback = callback
+        self._changed = threading.Condition()
+        self._latest: AccessToken | None = None
+
+    def __call__(self, config: str) -> Any:
+        """Return what the application's callback returns, and keep the token."""
+        result = self._callback(config)
+        token = _callback_token(result)
+        with self._changed:
+            # confluent reports a result that is not as it should be.
+            self._latest = token or self._latest
+            self._changed.notify_all()
+        return result
+
+    def _wait_for_token(self) -> AccessToken:
+        """Return a token that has not expired. Raise TokenError within CALLBACK_WAIT_SECONDS."""
+        with self._changed:
+            self._changed.wait_for(self._is_valid, CALLBACK_WAIT_SECONDS)
+            if self._latest is None or not self._is_valid():
+                raise TokenError(
+                    "oauth_cb has returned no token that is valid now: check what it raises or"
+                    " returns, and the expiry"
+                )
+            return self._latest
+
+    def _is_valid(self) -> bool:
+        return self._latest is not None and time.time() < self._latest.expires_at
+
+
+def _callback_token(result: Any) -> AccessToken | None:
+    """Return the token in ``(token, expiry[, principal[, extensions]])``; None for others."""
+    match result:
+        case (str(text), int() | float() as expiry, *rest) if is_token(text) and len(rest) <= 2:
+            extensions = rest[1] if len(rest) == 2 else {}
+        case _:
+            return None
+    try:
+        extensions = {str(name): str(value) for name, value in extensions.items()}
+        validate_extensions(extensions, CALLBACK)
+    except (AttributeError, ConnectionPropertyError):
+        return None
+    return AccessToken(Secret(text), time.time(), float(expiry), extensions)
+
+
 # ---- Requests to the token endpoint.
 
 TIMEOUT_SECONDS = 10.0

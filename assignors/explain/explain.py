@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import UNASSIGNED
 from assignors.explain.text import LocalityFinding, Partitions, Reason, Remedy, RemedyKind
-from assignors.group import Assigned, Group
+from assignors.group import UNASSIGNED, Assigned, Group
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 from assignors.range import LeaderRackAwareRange, co_partitioned_topics
 from assignors.weights import TrafficWeights, traffic_weights
@@ -44,7 +43,8 @@ class Explanation:
         The sum of those that are ``local`` (led in their member's rack), ``off_rack``, led in an
         ``unknown`` rack, or ``unread``.
     optimum
-        The minimum of off-rack partitions of a balanced assignment; see `Plan.optimum`.
+        The minimum of off-rack partitions of a balanced assignment; see `Plan.optimum`. With
+        ``balance="bytes"``: what that assignor reaches, which is not proved to be the minimum.
     uneven
         Whether the assignment is more local than any balanced one: its loads differ by more than
         necessary, or another assignor balanced the group differently.
@@ -86,7 +86,7 @@ def explain(
         one that no member reads.
     assignor, weights
         What computes the best assignment: the group's own, or for a group of another assignor the
-        one that balances alike.
+        one that balances alike. With ``balance="bytes"`` it is not proved to be the best.
     leaders
         The brokers that lead, to distinguish partitions without a leader from leaders without a
         rack. None: unknown. Empty: no partition has a leader.

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.explain import Explanation, explain
-from assignors.group import Group, Members
+from assignors.group import UNASSIGNED, AssignedPartitions, Group, Members
 from assignors.group_leader.logs import GroupContext
 from assignors.group_leader.metadata import Leaders
+from assignors.group_leader.ownership import Ownership
 from assignors.model import Assignor, LeaderRacks, Weights
 
 
@@ -58,7 +58,7 @@ class Assignment:
         The number of partitions of all subscribed topics that exist.
     off_rack, optimum, moved
         As in :class:`assignors.Plan`. None if the assignor failed and the group got a fallback
-        assignment without regard to racks.
+        assignment without regard to racks; ``optimum`` also if nothing is proved.
     moved_total
         The sum of ``moved`` over these ``number`` assignments, as far as known.
     withheld
@@ -68,6 +68,8 @@ class Assignment:
         How long it took, with reading subscriptions and metadata.
     assigned
         Member id to topic to partitions, without the withheld ones.
+    ownership
+        What members can own afterwards, for the next rebalance; None if it is not known.
     """
 
     group: str
@@ -84,6 +86,7 @@ class Assignment:
     milliseconds: float
     inputs: AssignmentInputs = field(repr=False, compare=False)
     assigned: AssignedPartitions = field(repr=False, compare=False)
+    ownership: Ownership | None = field(repr=False, compare=False)
 
     @property
     def members(self) -> tuple[MemberAssignment, ...]:

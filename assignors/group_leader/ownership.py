@@ -30,9 +30,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import UNASSIGNED, AssignedPartitions
 from assignors.consumer_protocol import NO_GENERATION
-from assignors.group import Claims
+from assignors.group import UNASSIGNED, AssignedPartitions, Claims
 from placement_core.flow import IntArray
 
 Identity = tuple[str | None, str]

@@ -8,12 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from assignors.assignment import UNASSIGNED, AssignedPartitions
-from assignors.group import Group, Members
+from assignors.group import UNASSIGNED, AssignedPartitions, Group, Members
 from assignors.group_leader.history import Assignment, AssignmentHistory, AssignmentInputs
 from assignors.group_leader.logs import (
     NO_CONTEXT,
@@ -48,18 +46,6 @@ MAX_PARTITIONS_OF_TOPIC, MAX_PARTITIONS_WITHOUT_METADATA = 100_000, 1_000_000
 as the highest claim, and a claim may be any number."""
 
 
-class RebalanceResult(NamedTuple):
-    """The members' assignments, the number of withheld partitions, and the leaders used.
-
-    ``ownership`` is what members can own afterwards, for the next rebalance; None if not known.
-    """
-
-    assignments: AssignedPartitions
-    withheld: int
-    leaders: Leaders
-    ownership: Ownership | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Rebalance:
     """How a group leader assigns partitions under one protocol name.
@@ -89,8 +75,8 @@ class Rebalance:
         deleted_topics: frozenset[str] = frozenset(),
         context: GroupContext = NO_CONTEXT,
         last: Ownership | None = None,
-    ) -> RebalanceResult:
-        """Return what each member is assigned.
+    ) -> Assignment:
+        """Return what each member is assigned, and record it in the history.
 
         ``leaders`` are those of the topics that members subscribe to. ``deleted_topics`` are topics
         that brokers report as unknown. Of any other topic without metadata, owners keep their
@@ -133,9 +119,11 @@ class Rebalance:
             milliseconds=(time.perf_counter() - started) * 1000,
             inputs=AssignmentInputs(members, leaders, weights, self.assignor),
             assigned=assigned,
+            ownership=ownership,
         )
-        log.info("%s", self.history.record(assignment))
-        return RebalanceResult(assigned, withheld, leaders, ownership)
+        assignment = self.history.record(assignment)
+        log.info("%s", assignment)
+        return assignment
 
     def _plan(
         self, members: Members, leader_racks: LeaderRacks, weights: Weights | None

@@ -9,46 +9,21 @@ see :mod:`assignors.kafka_python.coordinator`. Pass instances: a class is only a
 ``install()``.
 """
 
-from typing import TYPE_CHECKING
-
 import assignors.kafka_python.internals  # noqa: F401 - first: reports an unsupported kafka-python
-from placement_core.lazy_exports import lazy_exports
-
-if TYPE_CHECKING:
-    from assignors.client_assignor import CoordinatorNotPatchedError
-    from assignors.kafka_python.assignors import (
-        LeaderRackAwareCooperativeStickyAssignor,
-        LeaderRackAwareRangeAssignor,
-        install,
-        uninstall,
-    )
-    from assignors.kafka_python.coordinator import enable_workarounds
-    from assignors.kafka_python.nearest_replica import (
-        NearestPolicy,
-        NearestReplicas,
-        read_from_nearest,
-    )
-    from assignors.library_internals import UnsupportedClientError
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "assignors.client_assignor": ["CoordinatorNotPatchedError"],
-            "assignors.kafka_python.assignors": [
-                "LeaderRackAwareCooperativeStickyAssignor",
-                "LeaderRackAwareRangeAssignor",
-                "install",
-                "uninstall",
-            ],
-            "assignors.kafka_python.coordinator": ["enable_workarounds"],
-            "assignors.kafka_python.nearest_replica": [
-                "NearestPolicy",
-                "NearestReplicas",
-                "read_from_nearest",
-            ],
-            "assignors.library_internals": ["UnsupportedClientError"],
-        },
-    )
+from assignors.client_assignor import CoordinatorNotPatchedError
+from assignors.kafka_python.assignors import (
+    LeaderRackAwareCooperativeStickyAssignor,
+    LeaderRackAwareRangeAssignor,
+    install,
+    uninstall,
+)
+from assignors.kafka_python.coordinator import enable_workarounds
+from assignors.kafka_python.nearest_replica import (
+    NearestPolicy,
+    NearestReplicas,
+    read_from_nearest,
+)
+from assignors.library_internals import UnsupportedClientError
 
 __all__ = [
     "CoordinatorNotPatchedError",

@@ -121,7 +121,7 @@ class LeaderRackAwareCooperativeStickyAssignor(
     that move do so in two rounds. Listed beside an eager assignor, for a rolling change, all
     partitions are revoked before a rebalance until that one is removed.
 
-    Options as for :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` see
+    Options as for :class:`LeaderRackAwareRangeAssignor`; for ``max_imbalance`` and ``balance`` see
     :class:`assignors.LeaderRackAwareCooperativeSticky`.
     """
 
@@ -132,7 +132,10 @@ class LeaderRackAwareCooperativeStickyAssignor(
         weights: WeightSource | None = None,
         max_imbalance: float = 0.0,
         refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY,
+        balance: str = "partitions",
         workarounds: bool = True,
     ) -> None:
-        super().__init__(rack, weights=weights, max_imbalance=max_imbalance, refresh=refresh)
+        super().__init__(
+            rack, weights=weights, max_imbalance=max_imbalance, refresh=refresh, balance=balance
+        )
         self.workarounds = workarounds

@@ -3,8 +3,7 @@
 kafka-python 3.0 calls an assignor for its metadata and for an assignment, and passes it each new
 assignment. That is too little in several ways, so `assignors.kafka_python.install` makes every
 KafkaConsumer that is constructed afterwards use the subclass of kafka-python's coordinator below.
-It behaves exactly like kafka-python's own unless the consumer has one of them; then it
-differs as follows; see :mod:`assignors.kafka_python.leading` for what only a group leader does.
+:mod:`assignors.client_assignor` has what it does for any client library. For this one:
 
 Owned partitions
     An assignor is not called for partitions that are lost (an expired session, ``unsubscribe``) nor
@@ -12,27 +11,11 @@ Owned partitions
     consumer no longer has, which no member could revoke, or claim nothing of what it still reads,
     which two members would then read. Here a member claims what its subscription state holds when
     it joins, as of the last completed join. So one assignor may serve several consumers.
-Subscriptions that do not decode
-    The leader decodes every subscription before it calls the assignor, and a truncated one raises
-    out of its ``poll``, and out of the next leader's. Here a subscription is read as far as
-    possible (and several times faster).
 Topics that only other members subscribe to
     The leader requests their metadata, then assigns at once without it. Here the join is repeated
     when the response has arrived: a broker that waits for the leader's assignment treats a join
     with the same bytes as the same join, so this costs no rebalance. The leader waits for
     ``METADATA_TIMEOUT`` seconds at most.
-Leaders that move
-    No client rebalances when a partition's leader moves. Here the group leader checks the leaders
-    at an interval, and requests a rebalance if its policy says so: see
-    :mod:`assignors.leader_moves`. Brokers ignore such a request of other members.
-Partitions that are not revoked
-    Partitions that a member still owns are withheld until it has revoked them and rejoined. If a
-    foreign client does not, the leader requests the next rebalance itself, and its claims lapse:
-    see :mod:`assignors.group_leader.ownership`.
-The rack
-    An assignor without a rack joins with the consumer's ``client_rack``. The fetcher
-    (:class:`assignors.kafka_python.assignors.LeaderFetcher`) does not send it, because brokers
-    would redirect the consumer to followers, and assignment by the racks of leaders be in vain.
 Faults of kafka-python
     See :mod:`assignors.kafka_python.fixes`.
 """
@@ -42,23 +25,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.errors import KafkaError, RetriableError, for_code
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from assignors.client_assignor import BoundAssignor, ClientAssignor, bind, log_not_monitored
 from assignors.consumer_protocol import NO_GENERATION, write_user_data
-from assignors.group_leader import GroupContext, LogOnce, format_error, log
+from assignors.group_leader import GroupContext, format_error, format_list, log, metadata
 from assignors.kafka_python.fixes import FixedCoordinator, wait_for
 from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import leads_since_before_restart
-from assignors.rack_discovery import member_rack
 
 if TYPE_CHECKING:
-    from assignors.client_assignor import ClientAssignor
-    from assignors.group_leader.monitor import LeaderMoveMonitor
-    from assignors.kafka_python.leading import GroupLeader
+    from assignors.group_leader.leadership import LeaderMoveMonitor
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
@@ -91,13 +73,17 @@ class RackAwareCoordinator(FixedCoordinator):
         # First: the I/O thread may deliver metadata while the base class initialises.
         self.last_generation = NO_GENERATION
         self._metadata_responses = 0
-        self._leader: GroupLeader | None = None
+        self._unseen_topics: dict[str, int] = {}
+        self._metadata_deadline: float | None = None
         self._monitor: LeaderMoveMonitor | None = None
         self._leader_check: Any = None
         self._awaits_leaders = False
         self._leads_since_before_restart = False
-        self._client_rack = configs.get("client_rack")
-        assignors = self._bind(configs.get("assignors", ()))
+        client_rack = configs.get("client_rack")
+        assignors = bind(
+            configs.get("assignors", ()),
+            lambda assignor: KafkaPythonBoundAssignor(assignor, self, client_rack),
+        )
         self._bound = {
             assignor.name: assignor
             for assignor in assignors
@@ -106,16 +92,8 @@ class RackAwareCoordinator(FixedCoordinator):
         if self._bound:
             configs = {**configs, "assignors": assignors}
         super().__init__(client, subscription, **configs)
-        if self._bound and all(
-            _wants_workarounds(bound.assignor) for bound in self._bound.values()
-        ):
+        if self._bound and all(bound.assignor.workarounds for bound in self._bound.values()):
             self.enable_workarounds()
-
-    def _bind(self, assignors: Iterable[Any]) -> list[Any]:
-        """Return ``assignors`` with each of rackward's replaced by a bound one."""
-        from assignors.client_assignor import bind
-
-        return bind(assignors, lambda each: KafkaPythonBoundAssignor(each, self, self._client_rack))
 
     # ---- used by bound assignors
 
@@ -143,22 +121,26 @@ class RackAwareCoordinator(FixedCoordinator):
         if bound is None:
             return super()._perform_assignment(leader_id, protocol_name, members)
         # Imported here, because other members of the group need no numpy.
-        from assignors.kafka_python.leading import REVOCATION_TIMEOUT, GroupLeader
+        from assignors.encoding import encode_assignment, read_members
+        from assignors.group_leader.leadership import topics_of
+        from assignors.group_leader.rebalance import REVOCATION_TIMEOUT
 
-        leader = self._leader = self._leader or GroupLeader(self.cluster, self.subscription)
-        responses, now = self._metadata_responses, time.monotonic()
-        joined, deleted_topics = leader.read_members(members, responses, now)
+        joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in members)
+        deleted_topics = self._deleted_topics(topics_of(joined))
         # A change of this snapshot, which has the topics of the whole group, is a rebalance.
         self._metadata_snapshot = self._build_metadata_snapshot(self.subscription, self.cluster)
         # Has kafka-python keep the snapshot, as the leader; it finds no members to decode.
         super()._perform_assignment(leader_id, protocol_name, [])
-        assignor = bound.client_assignor()
-        encoded, withheld = leader.assign(assignor, joined, deleted_topics, self.context, now)
-        self._watch_leaders(leader.monitor(assignor))
-        if withheld:
-            values = assignor, self.context, withheld
+        leaders, _ = read_metadata(self.cluster, joined.topics)
+        result = bound.leadership.assign(
+            joined, leaders, deleted_topics, self.context, time.monotonic()
+        )
+        self._watch_leaders(bound.leadership.monitor)
+        if result.withheld:
+            # By name: the bound assignor would keep this object alive.
+            values = protocol_name, self.context, result.withheld
             self.call_later(REVOCATION_TIMEOUT, self._check_revocation, *values)
-        return encoded
+        return encode_assignment(result.assigned)
 
     async def _join_and_sync(self) -> Any:
         self._watch_leaders(None)
@@ -179,8 +161,9 @@ class RackAwareCoordinator(FixedCoordinator):
         self._leads_since_before_restart = leads_since_before_restart(
             response.leader, response.member_id, self.group_instance_id
         )
-        if self._leader is not None and response.leader != response.member_id:
-            self._leader.follow()
+        if response.leader != response.member_id:
+            for bound in self._bound.values():
+                bound.follow()
         return response
 
     async def _on_join_complete_async(
@@ -200,12 +183,34 @@ class RackAwareCoordinator(FixedCoordinator):
 
     # ---- implementation
 
+    def _deleted_topics(self, topics: set[str]) -> frozenset[str]:
+        """Return those of the group's ``topics`` that do not exist.
+
+        Raise MetadataPending while brokers may still return metadata of one of the others.
+        """
+        from assignors.group_leader.rebalance import METADATA_TIMEOUT
+
+        self.subscription.group_subscribe(topics)
+        self.cluster.set_topics(self.subscription.group_subscription())
+        unseen = {topic for topic in topics if not self.cluster.partitions_for_topic(topic)}
+        # The next response may be to a request that was sent before this topic was of interest; a
+        # topic that the second one lacks as well does not exist.
+        responses = self._metadata_responses
+        self._unseen_topics = {topic: self._unseen_topics.get(topic, responses) for topic in unseen}
+        pending = {topic for topic, first in self._unseen_topics.items() if responses < first + 2}
+        if pending:
+            now = time.monotonic()
+            if self._metadata_deadline is None:
+                self._metadata_deadline = now + METADATA_TIMEOUT
+            if now < self._metadata_deadline:
+                raise MetadataPending(format_list(sorted(pending)))
+        self._metadata_deadline = None
+        # A topic that this member may not describe may exist for the members that subscribe to it.
+        return frozenset(unseen - pending - self.cluster.unauthorized_topics)
+
     async def _resume_leading(self, bound: KafkaPythonBoundAssignor, context: GroupContext) -> None:
         """Monitor the leaders of partitions for a group that this member led when it restarted."""
         from kafka.protocol.admin import DescribeGroupsRequest
-
-        from assignors.client_assignor import log_not_monitored
-        from assignors.kafka_python.leading import GroupLeader
 
         request = DescribeGroupsRequest(groups=[self.group_id], include_authorized_operations=False)
         try:
@@ -224,10 +229,9 @@ class RackAwareCoordinator(FixedCoordinator):
             (m.member_id, m.group_instance_id, m.member_metadata, m.member_assignment)
             for m in group.members
         ]
-        leader = self._leader = self._leader or GroupLeader(self.cluster, self.subscription)
-        assignor = bound.client_assignor()
-        leader.resume(assignor, members, context, time.monotonic())
-        self._watch_leaders(leader.monitor(assignor))
+        read = partial(read_metadata, self.cluster)
+        bound.leadership.resume(members, read, context, time.monotonic())
+        self._watch_leaders(bound.leadership.monitor)
         log.info("leading the group since before the restart: %s", context)
 
     def _watch_leaders(self, monitor: LeaderMoveMonitor | None) -> None:
@@ -252,73 +256,34 @@ class RackAwareCoordinator(FixedCoordinator):
 
     def _check_leaders(self) -> None:
         """Request a rebalance if the new metadata, as the monitor judges, is worth one."""
-        from assignors.kafka_python.leading import read_metadata
-
         self._awaits_leaders = False
         read = partial(read_metadata, self.cluster)
         if self._monitor is not None and self._monitor.check(read, time.monotonic(), self.context):
             self.request_rejoin()
 
-    def _check_revocation(
-        self, assignor: ClientAssignor, context: GroupContext, withheld: int
-    ) -> None:
+    def _check_revocation(self, protocol: str, context: GroupContext, withheld: int) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
-        if (
-            self._leader is not None
-            and self.stable()
-            and not self.rejoin_needed
-            and self.generation_id == context.generation
-        ):
-            self._leader.on_revocation_timeout(assignor, context, withheld)
+        same_generation = self.generation_id == context.generation
+        if self.stable() and not self.rejoin_needed and same_generation:
+            self._bound[protocol].leadership.on_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 
-class Strategy(Protocol):
-    """The part of a ClientAssignor that a consumer uses before it leads its group."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def cooperative(self) -> bool: ...
-
-    @property
-    def rack(self) -> str | None: ...
-
-    @property
-    def log_once(self) -> LogOnce: ...
-
-
-def _wants_workarounds(assignor: Strategy) -> bool:
-    """Return the option of that name, which only the public classes of this adapter have."""
-    return bool(getattr(assignor, "workarounds", True))
-
-
-class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """One of rackward's assignors in a consumer, as kafka-python's coordinator calls it."""
+class KafkaPythonBoundAssignor(BoundAssignor, AbstractPartitionAssignor):  # type: ignore[misc]
+    """A bound assignor as kafka-python's coordinator calls it."""
 
     def __init__(
-        self, assignor: Strategy, coordinator: RackAwareCoordinator, client_rack: str | None = None
+        self,
+        assignor: ClientAssignor,
+        coordinator: RackAwareCoordinator,
+        client_rack: str | None,
     ) -> None:
-        self.assignor = assignor
-        self.rack = member_rack(assignor.rack, client_rack, assignor.log_once)
+        super().__init__(assignor, client_rack)
         self._coordinator = coordinator
-
-    def client_assignor(self) -> ClientAssignor:
-        """Return what assigns if this consumer is elected leader."""
-        return cast("ClientAssignor", self.assignor)
-
-    @property
-    def name(self) -> str:
-        """The protocol name."""
-        return self.assignor.name
 
     def assign(self, cluster: Any, members: Any) -> dict[str, bytes]:  # noqa: ARG002
         """Return nothing: the coordinator assigns."""
         return {}
-
-    def on_assignment(self, *assignment: Any) -> None:
-        """Do nothing: what the consumer owns is read from its coordinator when it joins."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Return the rebalance protocols of the strategy, the preferred one first."""
@@ -355,3 +320,15 @@ class KafkaPythonBoundAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         else:
             subscription.user_data = write_user_data(rack, owned, generation)
         return subscription
+
+
+def read_metadata(cluster: Any, topics: Iterable[str]) -> metadata.Metadata:
+    """Return the leaders' racks and the replicas of ``topics`` from a ClusterMetadata."""
+    return metadata.read_metadata(
+        # There is no public way to the replicas. Each response replaces the dictionary as a whole.
+        cluster._partitions,
+        {broker.node_id: broker.rack for broker in cluster.brokers()},
+        topics,
+        "leader_id",
+        attrgetter("leader_epoch", "replica_nodes", "isr_nodes"),
+    )

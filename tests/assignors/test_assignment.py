@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from assignors.assignment import UNASSIGNED, AssignedPartitions
-from assignors.group import Claims
+from assignors.encoding import encode_assignment
+from assignors.group import UNASSIGNED, AssignedPartitions, Claims
 from tests.support.kafka_python import assignment_bytes
 
 Lists = dict[str, dict[str, list[int]]]
@@ -64,7 +64,7 @@ def test_an_assignment_is_like_the_dictionary_of_its_contents(
 @given(assignments())
 def test_bytes_are_those_of_kafka_python(case: tuple[AssignedPartitions, Lists]) -> None:
     partitions, lists = case
-    encoded = partitions.encode()
+    encoded = encode_assignment(partitions)
     assert encoded == {member: assignment_bytes(topics) for member, topics in lists.items()}
     assert list(encoded) == list(lists)
 
@@ -73,7 +73,7 @@ def test_the_worked_layout() -> None:
     partitions = AssignedPartitions(
         ["m1", "m2"], ["t", "u"], np.array([0, 3, 9]), np.array([0, -1, 0] + [-1] * 5 + [1])
     )
-    assert partitions.encode() == {
+    assert encode_assignment(partitions) == {
         "m1": bytes.fromhex("0000 00000001 000174 00000002 00000000 00000002 ffffffff"),
         "m2": bytes.fromhex("0000 00000001 000175 00000001 00000005 ffffffff"),
     }

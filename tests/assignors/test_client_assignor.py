@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,7 +16,6 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 
 import assignors.aiokafka
 import assignors.kafka_python
-from assignors.aiokafka.coordinator import AIOKafkaBoundAssignor
 from assignors.client_assignor import (
     BoundAssignor,
     ClassPatch,
@@ -27,27 +25,13 @@ from assignors.client_assignor import (
     bind,
     is_client_assignor,
 )
-from assignors.group_leader import GroupContext
 from assignors.kafka_python import CoordinatorNotPatchedError
-from assignors.kafka_python.coordinator import KafkaPythonBoundAssignor
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from assignors.rack_discovery import discover
 from placement_core import InvalidOptionError, RackwardError
-from tests.support.group_leader import joined_member, leaders_in, rebalanced
 
 ADAPTERS = pytest.mark.parametrize("adapter", [assignors.kafka_python, assignors.aiokafka])
 NAMES = ["LeaderRackAwareRangeAssignor", "LeaderRackAwareCooperativeStickyAssignor"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_and_options_are_the_same_for_both_libraries(name: str) -> None:
-    for_kafka_python = getattr(assignors.kafka_python, name)
-    for_aiokafka = getattr(assignors.aiokafka, name)
-    assert for_kafka_python.name == for_aiokafka.name
-    options = dict(inspect.signature(for_kafka_python).parameters)
-    # Only kafka-python needs workarounds.
-    del options["workarounds"]
-    assert dict(inspect.signature(for_aiokafka).parameters) == options
 
 
 @ADAPTERS
@@ -192,16 +176,6 @@ def test_partitions_are_weighed_by_the_given_traffic(kind: Any) -> None:
     assert kind(rack=None, max_imbalance=0.25).rebalance.assignor.max_imbalance == 0.25
 
 
-def test_the_last_assignment_is_that_of_the_named_group() -> None:
-    assignor = CooperativeStickyClientAssignor(rack=None)
-    for group in ("g", "h"):
-        members, context = [joined_member("m", "a")], GroupContext(group, 1)
-        rebalanced(assignor.rebalance, leaders_in(t=["a"]), members, context=context)
-    last = [assignor.last_assignment(group) for group in (None, "g", "h")]
-    assert [each and each.group for each in last] == ["h", "g", "h"]
-    assert assignor.last_assignment("absent") is None
-
-
 def test_client_assignors_are_bound_and_classes_instantiated() -> None:
     class NamedRange(CooperativeStickyClientAssignor):
         def __init__(self) -> None:
@@ -214,28 +188,3 @@ def test_client_assignors_are_bound_and_classes_instantiated() -> None:
     assert isinstance(second.assignor, NamedRange)
     # A class of others stays a class.
     assert bind([RangePartitionAssignor], BoundAssignor) == [RangePartitionAssignor]
-
-
-@pytest.mark.parametrize(
-    ("adapter", "bound_class", "coordinator"),
-    [
-        (
-            assignors.kafka_python,
-            KafkaPythonBoundAssignor,
-            SimpleNamespace(
-                owned_partitions=lambda: {"t": [1], "u": [2]}, last_generation=3, cooperative=True
-            ),
-        ),
-        (
-            assignors.aiokafka,
-            AIOKafkaBoundAssignor,
-            SimpleNamespace(last_assignment={"t": [1], "u": [2]}, last_generation=3),
-        ),
-    ],
-    ids=["kafka-python", "aiokafka"],
-)
-def test_topics_may_be_an_iterator(adapter: Any, bound_class: Any, coordinator: Any) -> None:
-    strategy = adapter.LeaderRackAwareCooperativeStickyAssignor(rack="a")
-    bound = bound_class(strategy, coordinator, None)
-    encoded = [bound.metadata(topics).encode() for topics in (["t", "u"], (t for t in ("u", "t")))]
-    assert encoded[0] == encoded[1]

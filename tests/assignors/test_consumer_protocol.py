@@ -235,16 +235,6 @@ def test_a_subscription_that_kafka_python_encoded_is_decoded(
     assert reader.read(data).topics is subscription.topics
 
 
-def test_strings_end_where_their_length_says() -> None:
-    reader = SubscriptionReader()
-    assert reader.read_string(b"\0\0more", 0) == ("", 2)
-    assert reader.read_string(b"ab\0\2xyz", 2) == ("xy", 6)
-    assert reader.read_string(b"\xff\xffab", 0) == (None, 2)
-    for wrong in (b"\xff\xfeab", b"\0\3ab", b"\0"):
-        with pytest.raises(ConsumerProtocolError):
-            reader.read_string(wrong, 0)
-
-
 def test_version_1_with_the_fields_of_version_0_is_no_error() -> None:
     """kafka-go's members send it."""
     sent = b"\0\1" + subscription_bytes(["orders"], version=0, user_data=b"az1")[2:]

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import Member
-from assignors.assignment import UNASSIGNED
 from assignors.cooperative_sticky import _factorize
-from assignors.group import Group, Members
+from assignors.encoding import _Names
+from assignors.group import UNASSIGNED, Group, Members
 from assignors.model import MAX_IMBALANCE, LeaderRacks, load_factor
-from assignors.subscriptions import _Names
 from assignors.weights import round_weights, traffic_weights
 from placement_core import common_levels, parse_rack
 from tests.support.assignment_problems import exact_weights

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import TypeVar
 
 import pytest
 
 from assignors import LeaderRacks, Member, Plan
 from tests.support import assignments as invariants
-from tests.support.assignment_problems import exact_weights, owner_of, read_group
+from tests.support.assignment_problems import (
+    Facts,
+    exact_weights,
+    level_counts,
+    owner_of,
+    read_group,
+)
+from tests.support.random_groups import SMALL, Group, random_group
 
 TOPICS = frozenset({"t", "u"})
 MEMBERS = (
@@ -152,3 +160,48 @@ def test_exact_weights_in_one_unit() -> None:
     assert exact_weights(cells, weights) == (4, 2, 1, 2, 2, 2)
     assert exact_weights(cells, {"t": [0.0] * 6}) == (1,) * 6
     assert exact_weights(cells, None) == (1,) * 6
+
+
+def plan_of(facts: Facts, assignees: Sequence[int]) -> Plan:
+    """Return the plan in which each cell is assigned to its assignee, with its figures."""
+    lists: Partitions = {member.id: {} for member in facts.members}
+    for (topic, number), assignee in zip(facts.cells, assignees, strict=True):
+        lists[facts.members[assignee].id].setdefault(topic, []).append(number)
+    crossings = level_counts(
+        ((facts.crossed[cell][assignee], 1) for cell, assignee in enumerate(assignees)), facts.depth
+    )
+    moved = invariants.count_moved(facts, tuple(assignees))
+    loads = {id_: sum(map(len, topics.values())) for id_, topics in lists.items()}
+    return Plan(lists, crossings[-1], crossings, crossings[-1], moved, loads)
+
+
+@pytest.mark.parametrize(
+    ("plan_for", "check_plan"),
+    [
+        (invariants.check_sticky, invariants.check_sticky_plan),
+        (invariants.check_range, invariants.check_range_plan),
+    ],
+    ids=["sticky", "range"],
+)
+def test_plans_with_a_moved_partition_are_detected(
+    plan_for: Callable[[Group], Plan], check_plan: Callable[[Group, Plan], None]
+) -> None:
+    """A change that is not detected leaves a plan that is as good."""
+    detected = 0
+    for number in range(80):
+        group = random_group(f"worse-{number}", SMALL)
+        facts = read_group(group.members, group.leader_racks, group.weights)
+        if not facts.cells:
+            continue
+        plan, rng = plan_for(group), Random(number)
+        assignees = list(invariants.assignees_of(facts, plan))
+        cell = rng.randrange(len(assignees))
+        assignees[cell] = rng.choice(facts.candidates[cell])
+        changed = plan_of(facts, assignees)
+        try:
+            check_plan(group, changed)
+        except AssertionError:
+            detected += 1
+        else:
+            assert group.weights or changed.crossings == plan.crossings
+    assert detected >= 20

@@ -32,21 +32,6 @@ def test_a_rack_with_surplus_leaders(share: float, off_rack: int, loads: list[in
         assert sorted(plan.loads.values()) == sorted(loads)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
-def test_partitions_of_a_rack_without_members_are_spread_evenly(share: float) -> None:
-    group = one_per_rack("ab", "aaabbbccc", share)
-    for plan in (check_sticky(group), check_range(group)):
-        assert plan.off_rack == 3
-        assert sorted(plan.loads.values()) == [4, 5]
-
-
-def test_surplus_leaders_and_an_empty_rack_at_once() -> None:
-    # a has its five local partitions; those led in c go to b, which evens out the loads.
-    group = one_per_rack("ab", "aaaaabccc", 0.5)
-    for plan in (check_sticky(group), check_range(group)):
-        assert (plan.off_rack, plan.loads) == (3, {"a": 5, "b": 4})
-
-
 def test_only_the_component_that_may_exceed_its_level_changes() -> None:
     # A quarter more than level 2 is no whole partition, so 2, 1, 1 stays although 2, 2, 0 would
     # be local; a quarter more than level 4 is one.
@@ -95,11 +80,3 @@ def test_a_member_is_filled_to_the_exact_limit(assignor: Any, share: float) -> N
     members = [Member("a", TOPIC, rack="a"), Member("b", TOPIC, rack="b")]
     plan = assignor(max_imbalance=share).assign(members, {"t": ["a"] * 200})
     assert plan.loads == {"a": 115, "b": 85}
-
-
-def test_without_racks_nothing_changes() -> None:
-    members = tuple(Member(f"m{i}", TOPIC) for i in range(3))
-    group = Group(members, {"t": ["a"] * 7}, max_imbalance=2.0)
-    assert check_sticky(group).off_rack == 7
-    assert sorted(check_sticky(group).loads.values()) == [2, 2, 3]
-    assert check_range(group).partitions["m0"] == {"t": [0, 1, 2]}

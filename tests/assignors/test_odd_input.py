@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
-from assignors.group import Group
 from placement_core import InvalidGroupError, InvalidOptionError
-from tests.support.assignment_problems import read_group
 from tests.support.assignments import check_plan
 
 TOPIC = frozenset({"t"})
@@ -82,16 +80,6 @@ def test_unusual_names(assignor: AssignorClass, id_: str) -> None:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.parametrize("generation", [-(2**40), -2, 0, 2**31, 2**40])
-def test_unusual_generations(assignor: AssignorClass, generation: int) -> None:
-    members = [
-        Member("m1", TOPIC, rack="a", owned={"t": [0, 1]}, generation=generation),
-        Member("m2", TOPIC, rack="b", owned={"t": [0, 2]}, generation=3),
-    ]
-    checked_plan(assignor, members, {"t": ["a", "b", "b"]})
-
-
-@pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize(
     "weight", [0.0, -0.0, -1.0, 5e-324, 1e308, float("nan"), float("inf"), float("-inf"), 10**30]
 )
@@ -101,15 +89,6 @@ def test_unusual_weights(assignor: AssignorClass, weight: float) -> None:
     for row in ([weight], [weight] * 4, [weight, 1.0], [1.0, weight, 2.0, weight, weight]):
         checked_plan(assignor, members, leaders, weights={"t": row})
         checked_plan(assignor, members, leaders, weights={"t": row, "gone": [weight]})
-
-
-@pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.parametrize("weights", [{}, {"t": []}, {"gone": [1.0]}])
-def test_weights_of_unknown_topics(
-    assignor: AssignorClass, weights: dict[str, list[float]]
-) -> None:
-    members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
-    checked_plan(assignor, members, {"t": ["a", "a", "b"]}, weights=weights)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
@@ -128,13 +107,6 @@ def test_empty_unknown_and_unsubscribed_topics(assignor: AssignorClass) -> None:
         "some": {"t": [0, 1]},
     }
     assert checked_plan(assignor, members, {}).loads == dict.fromkeys(plan.partitions, 0)
-
-
-@pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_more_members_than_partitions(assignor: AssignorClass) -> None:
-    members = [Member(f"m{i:03}", TOPIC, rack="abc"[i % 3]) for i in range(200)]
-    plan = checked_plan(assignor, members, {"t": ["a", "b", "c"]})
-    assert (plan.off_rack, sum(plan.loads.values())) == (0, 3)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
@@ -159,19 +131,3 @@ def test_two_members_with_one_id_raise(assignor: AssignorClass) -> None:
 def test_a_max_imbalance_out_of_range_raises(assignor: AssignorClass, share: Any) -> None:
     with pytest.raises(InvalidOptionError, match="max_imbalance"):
         assignor(max_imbalance=share)
-
-
-@pytest.mark.parametrize("assignor", ASSIGNORS)
-@pytest.mark.parametrize("share", [0, 1, 1e-12, 3])
-def test_a_max_imbalance_in_range(assignor: AssignorClass, share: float) -> None:
-    members = [Member("m1", TOPIC, rack="a"), Member("m2", TOPIC, rack="b")]
-    plan = assignor(max_imbalance=share).assign(members, {"t": ["a"] * 6})
-    check_plan(members, {"t": ["a"] * 6}, plan)
-    assert plan.off_rack == {0: 3, 1: 0, 1e-12: 3, 3: 0}[share]
-
-
-def test_the_depth_of_racks_is_that_of_the_deepest_leaders_rack() -> None:
-    members = [Member("m1", TOPIC, rack="/a/b"), Member("m2", TOPIC, rack="c")]
-    for leaders, depth in (({"t": ["/a/b/c/d", "c"]}, 4), ({"t": ["c", None]}, 1), ({}, 1)):
-        assert read_group(members, leaders).depth == Group.of(members, leaders).depth == depth
-    assert read_group([], {}).depth == Group.of([], {}).depth == 1

@@ -64,17 +64,6 @@ def test_range_without_racks_equals_apaches_range(rackless: str) -> None:
     }
 
 
-def test_range_in_one_rack_equals_apaches_range() -> None:
-    members = [Member(f"m{i}", frozenset(ALL), rack="a") for i in range(3)]
-    plan = LeaderRackAwareRange().assign(members, {"t0": ["a"] * 7, "t1": [None, "a"]})
-    assert plan.partitions == {
-        "m0": {"t0": [0, 1, 2], "t1": [0]},
-        "m1": {"t0": [3, 4], "t1": [1]},
-        "m2": {"t0": [5, 6]},
-    }
-    assert plan.off_rack == 0
-
-
 def test_static_members_come_first_by_instance_id() -> None:
     members = [
         Member("m0", frozenset({"t0"})),
@@ -151,24 +140,6 @@ def test_the_widest_level_ranks_first() -> None:
     assert plan.partitions == {"near": {"t0": [0]}, "far": {"t0": [1]}}
     assert plan.crossings == (0, 2)
     assert plan.off_rack == 2
-
-
-def test_weights_decide_which_partition_stays_local() -> None:
-    members = (
-        Member("a", frozenset({"t0"}), rack="a"),
-        Member("b", frozenset({"t0"}), rack="b"),
-    )
-    plan = check_sticky(Group(members, {"t0": ["a", "a"]}, weights={"t0": [1.0, 50.0]}))
-    assert plan.partitions["a"] == {"t0": [1]}
-
-
-def test_a_group_without_racks_is_balanced_and_sticky() -> None:
-    members = tuple(
-        Member(f"m{i}", frozenset({"t0"}), owned={"t0": [i]}, generation=4) for i in range(3)
-    )
-    plan = check_sticky(Group(members, {"t0": ["a", "b", "c", "a", None]}))
-    assert (plan.moved, sorted(plan.loads.values())) == (0, [1, 2, 2])
-    assert plan.off_rack == 4
 
 
 def test_a_group_without_members() -> None:

@@ -42,15 +42,11 @@ def result(strategy: str = "rackward-kafka-python", **changes: Any) -> Result:
         partitions=36,
         bytes={"a": {"a": 500_000}, "b": {"b": 510_000}},
         steps=[STEP],
-        what_if={"as_is": 0.0},
         spread=1.0,
         revoked=0,
         rebalances=0,
         records_read=240,
-        records_again=0,
         longest_pause=0.9,
-        latency_p50=0.4,
-        latency_p99=0.8,
     )
     return msgspec.structs.replace(plain, **changes)
 

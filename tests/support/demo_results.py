@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
-from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, demo_batch, demo_result
-from rackward.bench.results import Result, StepResult
-from rackward.bench.sites import Site
+from rackward.bench.demo import DEMO_BATCH, DemoResult, demo_result
+from rackward.bench.results import Result
 from rackward.bench.strategies import Strategy
-from rackward.bench.workloads import Event
-from rackward.testing import Cluster
+from rackward.bench.workloads import RACKS, Event
 from tests.support.bench_results import result, step
 
-RACKS = ("a", "b", "c")
 
-
-def step_of(event: Event, strategy: Strategy, *, suboptimal: bool) -> StepResult:
-    return step(
-        event=event.value,
-        crossing=2 if suboptimal else 0,
-        moved=1 if event is Event.MEMBER_LEAVES else 0,
-        bytes=3_000_000,
-        crossing_bytes=0 if strategy.is_rackward else 1_800_000,
-        min_partitions=2,
-        max_partitions=2,
-    )
-
-
-def strategy_result(strategy: Strategy, events: Sequence[Event], *, suboptimal: bool) -> Result:
-    in_rack, crossing = (1_000_000, 0) if strategy.is_rackward else (400_000, 300_000)
+def strategy_result(strategy: Strategy, *, suboptimal: bool) -> Result:
+    in_rack, crossing = (6_000_000, 0) if strategy.is_rackward else (2_400_000, 1_800_000)
     return result(
         strategy.key,
         workload="demo",
@@ -37,29 +18,25 @@ def strategy_result(strategy: Strategy, events: Sequence[Event], *, suboptimal: 
         produced_bytes=18_000_000,
         partitions=6,
         bytes={
-            reader: {
-                broker: len(events) * (in_rack if reader == broker else crossing)
-                for broker in RACKS
-            }
+            reader: {broker: in_rack if reader == broker else crossing for broker in RACKS}
             for reader in RACKS
         },
-        steps=[step_of(event, strategy, suboptimal=suboptimal) for event in events],
-        revoked=6,
+        steps=[
+            step(
+                event=event.value,
+                crossing=2 if suboptimal else 0,
+                min_partitions=2,
+                max_partitions=2,
+            )
+            for event in (Event.START, *DEMO_BATCH.workload.events)
+        ],
     )
 
 
-def demo_result_of(*, suboptimal: bool = False, own_cluster: bool = True) -> DemoResult:
+def demo_result_of(*, suboptimal: bool = False) -> DemoResult:
     """Return a result; with ``suboptimal``, rackward's assignors are not optimal either."""
-    batch = demo_batch(RACKS, own_cluster=own_cluster)
     results = [
-        strategy_result(
-            strategy,
-            [Event.START, *batch.workload.events],
-            suboptimal=suboptimal or not strategy.is_rackward,
-        )
-        for strategy in DEMO_STRATEGIES.values()
+        strategy_result(strategy, suboptimal=suboptimal or not strategy.is_rackward)
+        for strategy in DEMO_BATCH.strategies
     ]
-    cluster = cast("Cluster", object()) if own_cluster else None
-    site = Site("a local cluster", "kafka:9092", dict(enumerate("aabbcc")), cluster)
-
-    return demo_result(site, batch, results, 0.02)
+    return demo_result("aabbcc", results, 0.02)

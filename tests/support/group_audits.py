@@ -38,10 +38,8 @@ def far_group(name: str, client_id: str, protocol: str, type: str = "classic") -
     return Group(name, type, "Stable", "consumer", protocol, 1, members)
 
 
-def audit_report(
-    rates: ReadRates | None = None, *, best: bool = True, prices: PriceTable | None = None
-) -> AuditReport:
-    """Return an audit of six groups of one topic, one of a topic that is gone, and others."""
+def audited_cluster() -> ClusterReading:
+    """Return six groups of one topic, one of a topic that is gone, and others."""
     groups = [
         far_group("billing", "consumer-billing-1", "range"),
         far_group("fraud", "rdkafka", "cooperative-sticky"),
@@ -69,6 +67,12 @@ def audit_report(
         ),
         GroupReading(ListedGroup("secret", "consumer"), 0, error=REFUSED),
     ]
+    return ClusterReading(STATE, tuple(readings), ("broker 5 cannot be reached",))
+
+
+def audit_report(
+    rates: ReadRates | None = None, *, best: bool = True, prices: PriceTable | None = None
+) -> AuditReport:
+    """Return the audit of `audited_cluster`."""
     rates = rates or ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6), unsized=3)
-    reading = ClusterReading(STATE, tuple(readings), ("broker 5 cannot be reached",))
-    return audit_reading(reading, rates, prices or PriceTable(), HostRacks(), best=best)
+    return audit_reading(audited_cluster(), rates, prices or PriceTable(), HostRacks(), best=best)

@@ -9,12 +9,12 @@ from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
 from assignors.consumer_protocol import MemberSubscription, write_user_data
+from assignors.encoding import read_members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
-from assignors.group_leader.history import AssignmentHistory
+from assignors.group_leader.history import Assignment, AssignmentHistory
 from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import Rebalance, RebalanceResult
+from assignors.group_leader.rebalance import Rebalance
 from assignors.model import Assignor, WeightSource
-from assignors.subscriptions import read_members
 from tests.support.kafka_python import subscription_bytes
 
 Joined = tuple[str, str | None, MemberSubscription | bytes]
@@ -40,7 +40,7 @@ def sticky_rebalance(
 
 def rebalanced(
     rebalance: Rebalance, leaders: Leaders, members: Iterable[Joined], *rest: Any, **named: Any
-) -> RebalanceResult:
+) -> Assignment:
     """Return the result of a rebalance of ``members``."""
     return rebalance.run(read_members(members), leaders, *rest, **named)
 
@@ -200,7 +200,7 @@ class ModelGroup:
         self.last = result.ownership
         again = False
         for name in receivers:
-            assigned = result.assignments[name].get(TOPIC, ())
+            assigned = result.assigned[name].get(TOPIC, ())
             again |= self.members[name].receive(assigned, self.generation)
             self.check_owners()
         return again, result.withheld

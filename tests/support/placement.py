@@ -198,16 +198,17 @@ def value(
     return off, sum(n * n for n in loads.values()), changes
 
 
+def all_leaders(view: ClusterView) -> Iterator[Leaders]:
+    """Yield every choice of leaders among the replicas on live brokers."""
+    live = view.racks()
+    options = [[b for b in row if b in live] or [row[0]] for row in view.replicas.values()]
+    for leaders in product(*options):
+        yield dict(zip(view.replicas, leaders, strict=True))
+
+
 def best_value(view: ClusterView, readers: Sequence[ConsumerDemand]) -> tuple[float, int, int]:
-    """Return the minimum value of all choices of leaders among replicas on live brokers."""
-    known = view.racks()
-    options = [
-        [broker for broker in row if broker in known] or [row[0]] for row in view.replicas.values()
-    ]
-    return min(
-        value(view, readers, dict(zip(view.replicas, chosen, strict=True)))
-        for chosen in product(*options)
-    )
+    """Return the minimum value of all choices of leaders."""
+    return min(value(view, readers, leaders) for leaders in all_leaders(view))
 
 
 def chosen(view: ClusterView, layout: LeaderLayout) -> dict[TopicPartition, int | None]:
@@ -301,28 +302,6 @@ def refuse() -> None:
 
 
 not_a_class = 7
-
-
-class Backwards:
-    """Returns brokers in descending order, the same for all partitions, unlike built-in placers."""
-
-    def __init__(self, lead: str = "5") -> None:
-        self.lead = int(lead)
-
-    def place(
-        self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
-    ) -> ReplicaLists:
-        others = sorted(broker.id for broker in view.brokers if broker.id != self.lead)[::-1]
-        usable = [broker for broker in others if broker_ids is None or broker in broker_ids]
-        row = (self.lead, *usable[: spec.replication_factor - 1])
-        return (row,) * spec.partitions
-
-
-class Deferring:
-    """Returns None: the simple placer is used instead."""
-
-    def place(self, *_: object) -> None:
-        return None
 
 
 class Raising:

@@ -36,8 +36,8 @@ class RunningService:
     def metrics(self) -> ServiceMetrics:
         return self.service.metrics
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, TEST_TIMEOUT)
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(self.address, TEST_TIMEOUT, (source, 0))
 
 
 def first_brokers(request: PlacementRequest) -> ReplicaLists:

@@ -405,7 +405,7 @@ def histories(draw: st.DrawFn) -> list[Check]:
     """Draw checks between which leaders move back and forth, with any gain."""
     leaders = [Leader("a", 0)] * PARTITIONS
     checks, at = [], 0.0
-    for _ in range(draw(st.integers(0, 40))):
+    for _ in range(draw(st.integers(0, 20))):
         at += draw(st.sampled_from([0.5, 1, 5, 10, 30]))
         moving = draw(st.lists(st.integers(0, PARTITIONS - 1), max_size=5))
         leaders = list(leaders)

@@ -85,6 +85,8 @@ class ScriptedBroker:
 
     leaders
         The leader of each partition by topic, in metadata; a topic without partitions is unknown.
+    in_sync
+        The brokers in sync with the leader, of each partition.
     unauthorized_topics
         The topics that the client may not describe.
     others
@@ -103,6 +105,7 @@ class ScriptedBroker:
     def __init__(self, racks: Mapping[int, str | None]) -> None:
         self.racks = dict(racks)
         self.leaders: dict[str, Sequence[int]] = {}
+        self.in_sync: Sequence[int] = [0]
         self.others: list[Any] = []
         self.unauthorized_topics: set[str] = set()
         self.leader_id = MEMBER_ID
@@ -222,6 +225,8 @@ class ScriptedBroker:
         leaders = {name: self.leaders.get(name, ()) for name in names}
         response = metadata_message(self.racks, leaders, self.port)
         for topic in response.topics:
+            for partition in topic.partitions:
+                partition.isr_nodes = self.in_sync
             if topic.name in self.unauthorized_topics:
                 topic.error_code = 29  # TOPIC_AUTHORIZATION_FAILED
         return response
@@ -354,6 +359,23 @@ def scripted_broker(
         yield broker
     finally:
         broker.close()
+
+
+def fetch_response(topic: str, partition: int, **fields: Any) -> Any:
+    """Return the response to a fetch of one partition, without records."""
+    topic_type = FetchResponse.FetchableTopicResponse
+    empty: dict[str, Any] = {
+        "error_code": 0,
+        "high_watermark": 0,
+        "last_stable_offset": 0,
+        "log_start_offset": 0,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+        "records": b"",
+    }
+    data = topic_type.PartitionData(partition_index=partition, **{**empty, **fields})
+    topics = [topic_type(topic=topic, partitions=[data])]
+    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
 
 
 def join_response(**fields: Any) -> Any:

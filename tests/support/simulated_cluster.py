@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kafka.admin import AlterConfigOp as ConfigOp
+
 from placement_core import Broker, ClusterView, TopicPartition
 from rackward.kafka import (
     AdminConnection,
@@ -26,7 +28,7 @@ from rackward.kafka import (
     TooOldError,
     UnreachableError,
 )
-from rackward.kafka.configs import ConfigChange, ConfigOp
+from rackward.kafka.configs import ConfigChange
 from rackward.reassignment import Clock, LiveCluster
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import Deadline

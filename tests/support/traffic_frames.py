@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -22,9 +23,8 @@ from rackward.collector import Snapshot
 
 def frame(spark: SparkSession, table: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """Return a DataFrame of the snapshot table; columns that a row lacks are null."""
-    schema = SNAPSHOTS[table]
-    full = [{name: row.get(name) for name in schema.names} for row in rows]
-    return spark.createDataFrame(pa.Table.from_pylist(full, arrow_schema(table)), schema)
+    given = pa.Table.from_pylist(list(rows), arrow_schema(table))
+    return spark.createDataFrame(given, SNAPSHOTS[table])
 
 
 def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: Path) -> Snapshots:
@@ -35,9 +35,10 @@ def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: 
     """
     tables = {}
     for table, given in rows.items():
-        path = str(root / table)
-        frame(spark, table, given).write.parquet(path)
-        tables[table] = spark.read.parquet(path)
+        path = root / table / "rows.parquet"
+        path.parent.mkdir()
+        pq.write_table(pa.Table.from_pylist(given, arrow_schema(table)), path)
+        tables[table] = spark.read.schema(SNAPSHOTS[table]).parquet(str(path.parent))
     return Snapshots(**tables)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES
+from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES, REPLICATION
 from rack_traffic.report.model import (
     Change,
     ClusterHours,
@@ -55,6 +55,7 @@ CROSSING = {
     "follower_fetching": (0.0, 0),
 }
 CHANGES = {
+    "as_is": "no change",
     "rackward_cooperative_sticky": "Use rackward's CooperativeSticky assignor.",
     "rackward_range": "Use rackward's Range assignor.",
     "rackward_after_leader_layout": "Use rackward's CooperativeSticky assignor, then lay out "
@@ -89,6 +90,7 @@ def hourly_row(
         "from_rack": one,
         "to_rack": other,
         "hour": hour,
+        "source": "estimated",
         "crossed_level": level,
         "bytes": size,
         "estimated_bytes": 0,
@@ -209,10 +211,11 @@ def platform(
                         )
                     )  # fmt: skip
                     read += size
-        changed = rng.choice(list(CHANGES))
+        changed = rng.choice(list(CHANGES)[1:])
         span = hours if hours_per_group is None else len(seen)
         sample.rows["what_if"].extend(what_if_rows(cluster, group, read, span, changed))
         sample.rows["ranking"].append(ranking_row(cluster, group, read, span, changed))
+    copied = dict.fromkeys(clusters, 0)
     for hour in range(hours):
         if hour in GAP:
             continue
@@ -225,13 +228,24 @@ def platform(
                         cluster=cluster, kind="produce", group=None,
                     )
                 )  # fmt: skip
-                sample.rows["hourly"].extend(
+                copies = [
                     hourly_row(
                         when, int(3e9 * rng.uniform(0.9, 1.1)), one, other,
                         cluster=cluster, kind="replicate", group=None,
                     )
                     for other in racks if other != one
-                )  # fmt: skip
+                ]  # fmt: skip
+                copied[cluster] += sum(row["bytes"] for row in copies)
+                sample.rows["hourly"] += copies
+    for cluster, size in copied.items():
+        monthly = size * PRICE * HOURS_PER_MONTH / hours
+        now = {"scenario": "as_is", "local_bytes": 0, "crossing_bytes": size, "moves": 0}
+        (as_is, *_) = what_if_rows(cluster, REPLICATION, size, hours, "as_is")
+        sample.rows["what_if"].append(as_is | now | {"cost_per_month": monthly})
+        costs = {"cost_per_month_now": monthly, "cost_per_month_after": monthly}
+        sample.rows["ranking"].append(
+            ranking_row(cluster, REPLICATION, size, hours, "as_is", **costs)
+        )
     sample.rows["rejected_rows"] = [
         {"table": "commits", "reason": "committed_offset is negative", "row": "{}"}
         for _ in range(12)

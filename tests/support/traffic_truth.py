@@ -569,3 +569,50 @@ def _commits(cluster: Cluster, reading: Reading, step: int, at: datetime) -> lis
         }
         for p, offset in enumerate(reading.position[:, step])
     ]
+
+
+# ---- Compacted logs.
+
+
+def compacted_logs() -> tuple[Rows, dict[tuple[str, str], float]]:
+    """Return snapshots of logs, one a minute, and the bytes that each group of each cluster read.
+
+    A group lags by as many minutes as its name says. Bytes are those after the first two hours. A
+    log's cleaner runs every 15 or 40 minutes: it leaves a share of the bytes of the segments that
+    were closed since, and nine tenths of those that it cleaned before.
+    """
+    rng = np.random.default_rng(3)
+    history, minutes, segment = 120, 120, 10
+    rows: Rows = {"brokers": [], "partitions": [], "members": [], "commits": []}
+    true: dict[tuple[str, str], float] = {}
+    for left, every in product((0.2, 0.5, 0.8), (15, 40)):
+        cluster = f"{left:.0%} left every {every} minutes"
+        records = rng.integers(80, 120, history + minutes)
+        sizes = records * 100 * (1 + 0.2 * np.sin(np.arange(history + minutes) / 25))
+        offsets = np.concatenate([[0], np.cumsum(records)])
+        first = {"cluster": cluster, "taken_at": BEGIN - timedelta(minutes=history)}
+        rows["brokers"].append(first | {"broker": 0, "rack": "a"})
+        cleaned = 0
+        for minute in range(history + minutes):
+            if minute % every == every - 1:
+                closed = minute // segment * segment
+                sizes[:cleaned] *= 0.9
+                sizes[cleaned:closed] *= left
+                cleaned = max(cleaned, closed)
+            at = BEGIN + timedelta(minutes=minute - history)
+            of_log = {"cluster": cluster, "topic": "t", "partition": 0, "taken_at": at}
+            log = {"topic_id": "x", "leader": 0, "replicas": [0], "start_offset": 0}
+            ends = {
+                "end_offset": int(offsets[minute + 1]),
+                "size_bytes": int(sizes[: minute + 1].sum()),
+            }
+            rows["partitions"].append(of_log | log | ends)
+            for lag in (2, 8, 20, 40, 70):
+                if minute < lag:
+                    continue
+                offset = int(offsets[minute - lag + 1])
+                rows["commits"].append(of_log | {"group": f"{lag}", "committed_offset": offset})
+                if minute > history:
+                    cell = (cluster, f"{lag}")
+                    true[cell] = true.get(cell, 0.0) + float(sizes[minute - lag])
+    return rows, true

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import re
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ from assignors.consumer_protocol import SubscriptionReader, write_user_data
 from tests.support.aiokafka import STICKY, Consumer
 from tests.support.kafka_python import subscription_bytes
 
-METADATA_TIMEOUT = "assignors.aiokafka.coordinator.METADATA_TIMEOUT"
+METADATA_TIMEOUT = "assignors.group_leader.rebalance.METADATA_TIMEOUT"
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -87,16 +86,6 @@ async def test_client_rack_is_the_members_and_is_not_fetched_with(
 
 
 @on_a_loop
-async def test_claims_outlast_a_new_subscription_and_lost_session() -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    await consumer.complete(7, {"t": [3]})
-    consumer.subscription.subscribe(topics={"t", "u"})
-    consumer.coordinator.reset_generation()
-    read = SubscriptionReader().read(consumer.metadata().encode())
-    assert (dict(read.owned), read.generation) == ({"t": (3,)}, 7)
-
-
-@on_a_loop
 async def test_one_assignor_may_be_given_to_two_consumers() -> None:
     strategy = Sticky(rack="a")
     one, other = Consumer(strategy), Consumer(strategy)
@@ -107,27 +96,6 @@ async def test_one_assignor_may_be_given_to_two_consumers() -> None:
         ({"t": (1,)}, 3),
         ({"t": (2,)}, 4),
     ]
-
-
-@on_a_loop
-async def test_subscriptions_of_all_clients_are_read() -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    consumer.client.respond({"t": [0, 1, 2, 0]})
-    assigned = await consumer.perform(
-        ("m0", None, eager_subscription(["t"], "a", {"t": [0, 1, 2, 3]}, 4)),
-        ("m1", "static", subscription_bytes(["t"], rack="b")),
-        ("m2", None, subscription_bytes(["t"], rack="c", owned={"t": [3]}, generation=4)),
-        ("m3", None, subscription_bytes(["t"], rack="a")[:-3]),
-    )
-    # m0 has revoked its partitions, so they are free at once; those of m2 are not.
-    assert assigned.keys() == {"m0", "m1", "m2", "m3"}
-    assert assigned["m1"] == {"t": [1]}
-    assert assigned["m2"] == {"t": [2]}
-    assert sorted([assigned["m0"], assigned["m3"]], key=str) in ([{"t": [0]}, {}],)
-    # A response of an older version has no instance ids.
-    assert await consumer.perform(
-        ("m1", subscription_bytes(["t"], rack="b")), version=2
-    ) == {"m1": {"t": [0, 1, 2, 3]}}  # fmt: skip
 
 
 @on_a_loop
@@ -148,38 +116,6 @@ async def test_an_assignment_is_logged_and_recorded(
 
 
 @on_a_loop
-async def test_leader_waits_for_metadata_of_topics_of_others() -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    consumer.client.respond({"t": [0]})
-    consumer.client.responses = [{"t": [0]}, {"t": [0], "u": [1, 1]}]
-    assigned = await consumer.perform(
-        ("m0", None, subscription_bytes(["t"], rack="a")),
-        ("m1", None, subscription_bytes(["u"], rack="b")),
-    )
-    assert assigned == {"m0": {"t": [0]}, "m1": {"u": [0, 1]}}
-    assert consumer.client.requested[-1] == {"t", "u"}
-    # The metadata snapshot of the join has both topics: no rebalance.
-    consumer.coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
-    consumer.client.respond({"t": [0], "u": [1, 1]})
-    assert not consumer.coordinator._rejoin_needed_fut.done()
-    consumer.client.respond({"t": [0], "u": [1, 1, 1]})
-    assert consumer.coordinator._rejoin_needed_fut.done()
-
-
-@on_a_loop
-async def test_a_topic_missing_from_two_responses_does_not_exist(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    consumer.client.responses = [{"t": [0]}]
-    claimed = eager_subscription(["t", "gone", "no such/name"], "a", {"gone": [3]}, 1)
-    for _ in range(2):
-        assert await consumer.perform(("m0", None, claimed)) == {"m0": {"t": [0]}}
-    assert "subscribed topic does not exist: gone" in caplog.text
-    assert consumer.client.requested[-1] == {"t", "gone"}
-
-
-@on_a_loop
 async def test_owners_keep_a_topic_without_metadata_or_authorization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,51 +132,6 @@ async def test_owners_keep_a_topic_without_metadata_or_authorization(
     for consumer in (silent, forbidden):
         assigned = await consumer.perform(*members)
         assert {m: ts["u"] for m, ts in assigned.items() if "u" in ts} == {"m0": [0], "m1": [1, 2]}
-
-
-@on_a_loop
-async def test_with_a_pattern_metadata_of_all_topics_is_requested() -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    consumer.subscription.unsubscribe()
-    consumer.subscription.subscribe_pattern(re.compile("[tu]"))
-    consumer.client.responses = [{"t": [0], "u": [1]}]
-    await consumer.perform(("m0", None, subscription_bytes(["t", "u"], rack="a")))
-    assert consumer.client.requested == [frozenset()]
-
-
-@on_a_loop
-async def test_leader_requests_a_rebalance_if_none_revokes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    consumer = Consumer(Sticky(rack="a"))
-    coordinator = consumer.coordinator
-    consumer.client.respond({"t": [0, 0]})
-    monkeypatch.setattr("assignors.aiokafka.coordinator.REVOCATION_TIMEOUT", 0.01)
-    members = [
-        ("m0", None, eager_subscription(["t"], "a", {}, -1)),
-        ("m1", None, subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}, generation=1)),
-    ]
-    for later, requested in ((99, False), (4, True)):
-        coordinator.generation = 4
-        coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
-        await consumer.perform(*members)
-        await consumer.complete(4, {}, Sticky.name)
-        coordinator.generation = later
-        await asyncio.sleep(0.05)
-        assert coordinator._rejoin_needed_fut.done() is requested
-    assert "withheld=1" in caplog.text
-
-
-@on_a_loop
-async def test_an_assignor_of_aiokafka_assigns_as_before() -> None:
-    consumer = Consumer(RoundRobinPartitionAssignor, Sticky(rack="a"))
-    consumer.client.respond({"t": [0, 0]})
-    member = ConsumerProtocolMemberMetadata(0, ["t"], b"").encode()
-    assigned = await consumer.perform(("m0", None, member), protocol="roundrobin")
-    assert assigned == {"m0": {"t": [0, 1]}}
-    # Our assignor claims its assignment: a rolling change keeps partitions.
-    await consumer.complete(5, {"t": [1]}, "roundrobin")
-    assert dict(SubscriptionReader().read(consumer.metadata().encode()).owned) == {"t": (1,)}
 
 
 @on_a_loop

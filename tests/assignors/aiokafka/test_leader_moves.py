@@ -8,8 +8,6 @@ from typing import Any
 
 from assignors import RefreshPolicy
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor as Sticky
-from assignors.aiokafka.coordinator import UNKNOWN_EPOCH, read_metadata
-from assignors.group_leader.metadata import PartitionMetadata
 from tests.assignors.aiokafka.test_coordinator import on_a_loop
 from tests.support.aiokafka import Consumer
 from tests.support.kafka_python import subscription_bytes
@@ -36,15 +34,6 @@ async def stable(policy: RefreshPolicy | None, *, leads: bool = True) -> Consume
 async def rejoins(consumer: Consumer, within: float) -> bool:
     waited, _ = await asyncio.wait([consumer.coordinator._rejoin_needed_fut], timeout=within)
     return bool(waited)
-
-
-@on_a_loop
-async def test_the_leader_rejoins_when_moved_leaders_are_stable() -> None:
-    consumer = await stable(POLICY)
-    assert not await rejoins(consumer, within=0.5)
-    assert consumer.client.requested
-    consumer.client.responses = [{"t": [1, 0]}]
-    assert await rejoins(consumer, within=TEST_TIMEOUT)
 
 
 @on_a_loop
@@ -103,16 +92,3 @@ async def test_the_leader_of_an_earlier_generation_requests_nothing() -> None:
     await consumer.complete(2, {"t": [0]})
     await asyncio.sleep(0.3)
     assert consumer.client.requested == []
-
-
-@on_a_loop
-async def test_leaders_and_replicas_are_read_from_metadata() -> None:
-    consumer = Consumer(Sticky())
-    consumer.client.respond({"t": [0, 1], "other": [0]})
-    leaders, states = read_metadata(consumer.client.cluster, ["t", "gone"])
-    assert leaders.racks == {"t": ["a", "b"]}
-    assert leaders.topics_without_metadata == {"gone"}
-    assert list(states) == [
-        PartitionMetadata("t", 0, 0, UNKNOWN_EPOCH, [], []),
-        PartitionMetadata("t", 1, 1, UNKNOWN_EPOCH, [], []),
-    ]

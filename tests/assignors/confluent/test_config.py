@@ -9,9 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from assignors import RefreshPolicy
+from assignors.client_assignor import ClientAssignor
 from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
+    Configuration,
     collects_statistics,
     group_metadata,
     librdkafka_config,
@@ -19,7 +21,8 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
-from assignors.confluent.connection import DeferredAssignor
+from assignors.confluent.connection import CoordinatorConnection
+from assignors.confluent.events import EventQueue
 from assignors.rack_discovery import discover
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -33,6 +36,11 @@ def refused(function: Any, *arguments: Any) -> str:
     error = caught.value.args[0]
     assert error.code() == KafkaError._INVALID_ARG
     return str(error.str())
+
+
+def assignor_of(configuration: Configuration) -> ClientAssignor:
+    events = EventQueue()
+    return CoordinatorConnection(configuration, events, lambda: None, lambda: None).assignor
 
 
 def test_arguments_are_merged_as_by_confluent() -> None:
@@ -111,17 +119,15 @@ def test_options_go_to_the_assignor_and_not_to_librdkafka() -> None:
         "co_partitioned": False,
         "refresh": policy,
     }
-    made = DeferredAssignor(configuration).client_assignor()
-    assert made.refresh is policy
+    assert assignor_of(configuration).refresh is policy
     assert librdkafka_config(GROUP | given, print) == librdkafka_config(GROUP, print)
     assert read_configuration(GROUP, {}).options == {}
-    assert DeferredAssignor(read_configuration(GROUP, {})).client_assignor().refresh == (
-        RefreshPolicy()
-    )
+    assert assignor_of(read_configuration(GROUP, {})).refresh == RefreshPolicy()
 
 
 def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
-    config = librdkafka_config(GROUP | {"client.rack": "a", "fetch.min.bytes": 5}, print)
+    given = {"client.rack": "a", "fetch.min.bytes": 5, "enable.auto.commit": True}
+    config = librdkafka_config(GROUP | given, print)
     assert config == {
         "group.id": "g",
         "fetch.min.bytes": 5,
@@ -129,12 +135,6 @@ def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
         "coordinator.query.interval.ms": 10_000,
         "on_commit": print,
     }
-
-
-@pytest.mark.parametrize("value", [True, "T", "FALSE", 0, "1", None])
-def test_automatic_commits_of_librdkafka_are_disabled(value: Any) -> None:
-    config = librdkafka_config(GROUP | {"enable.auto.commit": value}, print)
-    assert config["enable.auto.commit"] == "false"
 
 
 def test_invalid_values_are_left_for_librdkafka_to_refuse() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from assignors.confluent import oauth
+from assignors.confluent import Consumer
 from assignors.confluent.config import COOPERATIVE, read_configuration
-from assignors.confluent.oauth import SharedOAuthCallback, share_oauth_callback
+from assignors.connection import oauth
+from assignors.connection.oauth import SharedOAuthCallback
 
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
 CANARY = "canary-hunter2"
@@ -19,7 +20,7 @@ CANARY = "canary-hunter2"
 
 @pytest.fixture(autouse=True)
 def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oauth, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(oauth, "CALLBACK_WAIT_SECONDS", 0.3)
 
 
 def returning(*result: object) -> SharedOAuthCallback:
@@ -39,9 +40,8 @@ def test_both_connections_get_the_same_token() -> None:
         **SASL,
         "group.id": "g",
         "partition.assignment.strategy": COOPERATIVE,
-        "oauth_cb": callback,
+        "oauth_cb": SharedOAuthCallback(callback),
     }
-    share_oauth_callback(properties)
     configuration = read_configuration(properties, {})
     provider: Any = configuration.kafka_python["sasl_oauth_token_provider"]
     assert provider is properties["oauth_cb"]
@@ -53,9 +53,9 @@ def test_both_connections_get_the_same_token() -> None:
 
 
 def test_what_is_not_callable_is_left_to_confluent() -> None:
-    properties: dict[Any, Any] = {"oauth_cb": "x"}
-    share_oauth_callback(properties)
-    assert properties == {"oauth_cb": "x"}
+    properties = {"group.id": "g", "partition.assignment.strategy": COOPERATIVE, "oauth_cb": "x"}
+    with pytest.raises(TypeError, match="expected oauth_cb property"):
+        Consumer(properties)
 
 
 @pytest.mark.parametrize("more", [(), ("alice",), ("alice", {})])

@@ -35,37 +35,6 @@ def of_partition(fields: Any, topic: str = "t", partition: str = "0") -> dict[st
 
 
 @pytest.mark.parametrize(
-    ("ends", "read_committed", "committed", "lag"),
-    [
-        ({"ls_offset": 10, "hi_offset": 12}, True, 4, 6),
-        ({"ls_offset": 10, "hi_offset": 12}, False, 4, 8),
-        ({"ls_offset": 10, "hi_offset": 12}, True, 0, 10),
-        ({"ls_offset": 10, "hi_offset": 12}, True, 10, 0),
-        # After the end: the log was truncated, or the end is not known yet.
-        ({"ls_offset": 10, "hi_offset": 12}, True, 11, -1),
-        ({"ls_offset": -1001, "hi_offset": -1001}, True, 4, -1),
-        ({}, True, 4, -1),
-        ({"ls_offset": "10"}, True, 4, -1),
-        ({"ls_offset": None}, True, 4, -1),
-    ],
-)
-def test_the_committed_offset_and_the_lag(
-    ends: dict[str, Any], read_committed: bool, committed: int, lag: int
-) -> None:
-    before = {"consumer_lag": -1, "consumer_lag_stored": 5, "committed_offset": -1001, **ends}
-    after = complete(
-        of_partition(before), {("t", 0): Position(committed, 7)}, read_committed=read_committed
-    )
-    assert after["topics"]["t"]["partitions"]["0"] == {
-        **before,
-        "commited_offset": committed,
-        "committed_offset": committed,
-        "committed_leader_epoch": 7,
-        "consumer_lag": lag,
-    }
-
-
-@pytest.mark.parametrize(
     "statistics",
     [
         {},
@@ -87,20 +56,6 @@ def test_the_committed_offset_and_the_lag(
 def test_everything_else_stays(statistics: dict[str, Any]) -> None:
     after = complete(statistics, {("t", 0): Position(4)})
     assert after == {**statistics, "cgrp": CGRP}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({}, CGRP),
-        ({"cgrp": {"state": "up", "join_state": "init", "assignment_size": 0}}, CGRP),
-        ({"cgrp": {"state": "init", "some_new_field": 1}}, {**CGRP, "some_new_field": 1}),
-        ({"cgrp": None}, CGRP),
-        ({"cgrp": 3}, CGRP),
-    ],
-)
-def test_the_fields_of_the_group(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert complete(before)["cgrp"] == after
 
 
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"a": "\x01"', "[]", "3", "null", '"t"'])

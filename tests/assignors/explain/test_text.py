@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from assignors.explain import LocalityFinding, Reason, Remedy, RemedyKind, reason_text, remedy_text
-from assignors.explain.text import partition_ranges
 
 
 def finding(
@@ -114,13 +113,3 @@ def test_remedies(kind: RemedyKind, values: dict[str, Any], text: str) -> None:
 def test_text_without_fields_is_used_for_every_kind() -> None:
     assert all("{" not in reason_text(finding(reason)) for reason in Reason)
     assert all("{" not in remedy_text(Remedy(kind)) for kind in RemedyKind)
-
-
-def test_remedy_ends_with_its_effect_if_known() -> None:
-    assert remedy_text(Remedy(RemedyKind.WAIT)).endswith("is stable")
-    assert remedy_text(Remedy(RemedyKind.WAIT, 2)).endswith(": 2 off-rack at best")
-
-
-def test_ranges_of_partitions_up_to_a_number() -> None:
-    assert partition_ranges([5, 1, 2, 9], max_ranges=3) == "1-2, 5, 9"
-    assert partition_ranges([5, 1, 2, 9, 10], max_ranges=2) == "1-2, 5 and 2 more"

@@ -11,7 +11,7 @@ from kafka.util import ensure_valid_topic_name
 
 from assignors.group_leader import Leaders, is_topic_name
 from assignors.group_leader.metadata import rack_mismatch
-from assignors.kafka_python.leading import read_metadata
+from assignors.kafka_python.coordinator import read_metadata
 from tests.support.kafka_python import NO_LEADER, cluster_metadata
 
 AWS_NAMES = ["us-east-1a", "us-east-1b"]
@@ -53,20 +53,6 @@ def test_the_warning_lists_each_rack_of_both_sides_once() -> None:
     assert rack_mismatch(["x", "y", None, "x"], ["b", "a", "", "b"]) == (
         "no member is in a rack of the brokers, so every partition is read across racks:"
         " racks of members: x, y; racks of brokers: a, b"
-    )
-
-
-@pytest.mark.parametrize("members_have_names", [True, False])
-def test_the_warning_says_which_side_has_names_of_aws_zones(members_have_names: bool) -> None:
-    members, brokers = (AWS_NAMES, AWS_IDS) if members_have_names else (AWS_IDS, AWS_NAMES)
-    named, identified = ("members", "brokers")[:: 1 if members_have_names else -1]
-    warning = rack_mismatch(members, brokers)
-    assert warning is not None
-    assert warning.endswith(
-        f"; racks of brokers: {', '.join(brokers)}. The racks of the {named} look like names of AWS"
-        f" zones, those of the {identified} like zone ids. A name denotes different zones in"
-        " different accounts, an id does not: use ids on both sides (broker.rack, and"
-        " RACKWARD_RACK_FROM=aws-zone-id)"
     )
 
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignors.assignment import AssignedPartitions
-from assignors.client_assignor import BoundAssignor, CooperativeStickyClientAssignor
-from assignors.group import Claims
+from assignors.client_assignor import CooperativeStickyClientAssignor
+from assignors.encoding import read_members
+from assignors.group import AssignedPartitions, Claims
 from assignors.group_leader import GroupContext, ownership
+from assignors.group_leader.leadership import Leadership
 from assignors.group_leader.ownership import (
     MAX_REVOCATION_TIMEOUTS,
     Ownership,
     Withholding,
     withhold,
 )
-from assignors.subscriptions import read_members
 from tests.support.group_leader import (
     TOPIC,
     FalseMember,
@@ -198,7 +198,7 @@ def histories(draw: st.DrawFn) -> ModelGroup:
 
 
 @given(histories())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_honest_members_never_share_or_lose_partitions(group: ModelGroup) -> None:
     timeouts = 0
     for _ in range(4 * (MAX_REVOCATION_TIMEOUTS + 1)):
@@ -231,24 +231,24 @@ def test_model_detects_claims_that_expire_too_early(monkeypatch: pytest.MonkeyPa
 
 
 def test_leader_remembers_assignment_until_it_follows() -> None:
-    bound = BoundAssignor(CooperativeStickyClientAssignor(rack=None))
+    leadership = Leadership(CooperativeStickyClientAssignor(rack=None).rebalance, None)
     leaders = leaders_in(t=["a", "b"])
     false = joined_member("x", owned={"t": [0, 1]}, topics=["u"])
 
     def withheld(generation: int) -> int:
         members = read_members([joined_member("m", "a"), false])
         context = GroupContext("g", generation)
-        return bound.assign(members, leaders, frozenset(), context, 0.0).withheld
+        return leadership.assign(members, leaders, frozenset(), context, 0.0).withheld
 
     assert withheld(1) == 2
-    bound.on_revocation_timeout(GroupContext("g", 0), 2)
+    leadership.on_revocation_timeout(GroupContext("g", 0), 2)
     assert withheld(2) == 2
-    bound.on_revocation_timeout(GroupContext("g", 2), 2)
+    leadership.on_revocation_timeout(GroupContext("g", 2), 2)
     assert withheld(3) == 2
-    bound.on_revocation_timeout(GroupContext("g", 3), 2)
+    leadership.on_revocation_timeout(GroupContext("g", 3), 2)
     assert withheld(4) == 0
     assert withheld(5) == 0
-    bound.follow()
+    leadership.follow()
     assert withheld(7) == 2
 
 

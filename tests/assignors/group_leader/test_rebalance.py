@@ -15,10 +15,10 @@ from assignors import LeaderRackAwareRange, Member
 from assignors.consumer_protocol import write_user_data
 from assignors.group import Group
 from assignors.group_leader import Leaders
+from assignors.group_leader.history import Assignment
 from assignors.group_leader.rebalance import (
     MAX_PARTITIONS_OF_TOPIC,
     MAX_TOPICS_LOGGED,
-    RebalanceResult,
     fallback_assignment,
 )
 from tests.support.group_leader import (
@@ -36,10 +36,10 @@ SIX = [joined_member(f"m{i}", "aabbcc"[i]) for i in range(6)]
 THIRTY_SIX = leaders_in(t=["aabbcc"[p * 5 % 6] for p in range(36)])
 
 
-def assigned(result: RebalanceResult) -> Counter[tuple[str, int]]:
+def assigned(result: Assignment) -> Counter[tuple[str, int]]:
     return Counter(
         (topic, partition)
-        for topics in result.assignments.values()
+        for topics in result.assigned.values()
         for topic, partitions in topics.items()
         for partition in partitions
     )
@@ -47,15 +47,6 @@ def assigned(result: RebalanceResult) -> Counter[tuple[str, int]]:
 
 def every(topic: str, count: int) -> Counter[tuple[str, int]]:
     return Counter((topic, partition) for partition in range(count))
-
-
-def test_evenly_distributed_leaders_are_all_read_locally() -> None:
-    result = rebalanced(sticky_rebalance(), THIRTY_SIX, SIX)
-    assert assigned(result) == every("t", 36)
-    for number, (member_id, _, _) in enumerate(SIX):
-        partitions = result.assignments[member_id]["t"]
-        assert len(partitions) == 6
-        assert {THIRTY_SIX.racks["t"][p] for p in partitions} == {"aabbcc"[number]}
 
 
 def test_subscriptions_of_every_version_reach_the_assignor() -> None:
@@ -180,7 +171,7 @@ def test_failing_assignor_leads_to_assignment_without_racks(
     for _ in range(2):
         result = rebalanced(rebalance, THIRTY_SIX, SIX)
     assert assigned(result) == every("t", 36)
-    assert {len(topics["t"]) for topics in result.assignments.values()} == {6}
+    assert {len(topics["t"]) for topics in result.assigned.values()} == {6}
     (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
     message = record.getMessage()
     assert message.startswith(
@@ -197,7 +188,7 @@ def test_owners_keep_partitions_of_topic_without_metadata() -> None:
         joined_member("m2", "b", owned={"pending": [1]}, topics=["t", "pending"]),
     ]
     result = rebalanced(sticky_rebalance(), leaders, members)
-    assert {member: dict(topics) for member, topics in result.assignments.items()} == {
+    assert {member: dict(topics) for member, topics in result.assigned.items()} == {
         "m1": {"t": [0], "pending": [0, 2]},
         "m2": {"t": [1], "pending": [1]},
     }
@@ -210,7 +201,7 @@ def test_impossible_claim_on_topic_without_metadata_is_ignored(claimed: int) -> 
     owned = {"pending": [claimed, 3]}
     members = [joined_member("m", "a", owned=owned, topics=["t", "pending"])]
     result = rebalanced(sticky_rebalance(), leaders, members)
-    assert result.assignments == {"m": {"t": [0], "pending": [3]}}
+    assert result.assigned == {"m": {"t": [0], "pending": [3]}}
 
 
 def fallback(
@@ -236,19 +227,6 @@ def test_fallback_assignment_leaves_partitions_with_their_owners() -> None:
     assert fallback([], leaders) == {}
 
 
-def test_fallback_assignment_is_stable() -> None:
-    leaders: dict[str, list[str | None]] = {"t": [None] * 7, "u": [None] * 3}
-    before: Mapping[str, Mapping[str, list[int]]] = {}
-    members = [Member(f"m{i}", frozenset({"t"} if i == 0 else {"t", "u"})) for i in range(3)]
-    for generation in range(3):
-        plan = fallback(members, leaders)
-        assert sum(len(ps) for topics in plan.values() for ps in topics.values()) == 10
-        assert "u" not in plan["m0"]
-        assert generation == 0 or plan == before
-        before = plan
-        members = [Member(m.id, m.topics, owned=plan[m.id], generation=generation) for m in members]
-
-
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.binary(max_size=60), st.booleans()), min_size=1, max_size=5))
 def test_any_bytes_of_peers_leave_each_partition_one_owner(
@@ -265,13 +243,11 @@ def test_any_bytes_of_peers_leave_each_partition_one_owner(
         sticky_rebalance(LeaderRackAwareRange(), cooperative=False),
     ):
         result = rebalanced(rebalance, leaders, members)
-        assert result.assignments.keys() == {member_id for member_id, _, _ in members}
+        assert result.assigned.keys() == {member_id for member_id, _, _ in members}
         assert assigned(result) == every("t", 4)
 
 
 # Cooperative rebalances: partitions that members still own.
-
-Owned = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 def round_of(
@@ -282,7 +258,7 @@ def round_of(
     result = rebalanced(
         sticky_rebalance(FixedAssignor(plan)), leaders_in(t=["a", "a", "b", "b"]), members
     )
-    return {m: topics.get("t", []) for m, topics in result.assignments.items()}, result.withheld
+    return {m: topics.get("t", []) for m, topics in result.assigned.items()}, result.withheld
 
 
 def owner(member_id: str, *partitions: int, generation: int = 1) -> Joined:
@@ -349,49 +325,3 @@ def test_partitions_that_another_member_owns_are_withheld(
     withheld: int,
 ) -> None:
     assert round_of(planned, *members) == (expected, withheld)
-
-
-def run_rounds(owned: Owned, racks: Mapping[str, str], leaders: Leaders) -> list[Owned]:
-    """Rebalance as a group of cooperative consumers would until no member revokes anything."""
-    rebalance = sticky_rebalance()
-    rounds: list[Owned] = []
-    while True:
-        members = [
-            joined_member(m, rack, owned.get(m, {}), len(rounds), ["t", "u"])
-            for m, rack in racks.items()
-        ]
-        result = rebalanced(rebalance, leaders, members)
-        new = result.assignments
-        rounds.append(new)
-        revoked = any(
-            not set(partitions) <= set(new[m].get(topic, []))
-            for m in racks
-            for topic, partitions in owned.get(m, {}).items()
-        )
-        owned = new
-        if not revoked:
-            assert assigned(result) == every("t", 36) + every("u", 11)
-            return rounds
-
-
-def test_cooperative_rebalance_takes_at_most_two_rounds() -> None:
-    def leaders(t: Sequence[int]) -> Leaders:
-        return leaders_in(
-            t=["aabbcc"[broker] for broker in t], u=["aabbcc"[p % 6] for p in range(11)]
-        )
-
-    racks = {f"m{i}": "aabbcc"[i] for i in range(6)}
-    before = leaders([p * 5 % 6 for p in range(36)])
-    moved = leaders([(p * 5 + (p % 4 == 0)) % 6 for p in range(36)])
-    owned = run_rounds({}, racks, before)[-1]
-    joined = {**racks, "m7": "b"}
-    left = {m: rack for m, rack in joined.items() if m != "m0"}
-    for members, present in ((joined, before), (left, before), (left, moved)):
-        rounds = run_rounds(owned, members, present)
-        assert len(rounds) <= 2
-        for name in owned.keys() & members.keys():
-            for topic in ("t", "u"):
-                first = set(rounds[0][name].get(topic, []))
-                revoked = set(owned[name].get(topic, [])) - first
-                assert not revoked & set(rounds[-1][name].get(topic, []))
-        owned = rounds[-1]

@@ -15,12 +15,7 @@ from assignors.kafka_python import CoordinatorNotPatchedError
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from tests.support.kafka_python import (
-    NO_LEADER,
     Consumers,
-    joined,
-    metadata_response,
-    perform,
-    subscription_bytes,
 )
 
 
@@ -50,33 +45,6 @@ def test_the_subscription_has_sorted_topics_and_the_rack(
         3, ["a", "b"], "az1",
     )  # fmt: skip
     assert (subscription.owned_partitions, subscription.generation_id) == ([], -1)
-
-
-@pytest.mark.parametrize("strategy", [Range(rack="a"), Sticky(rack="a")])
-def test_partitions_are_assigned_in_the_rack_of_their_leaders(
-    consumers: Consumers, strategy: Any
-) -> None:
-    racks = {broker: "aabbcc"[broker] for broker in range(6)}
-    leaders = [p * 5 % 6 for p in range(36)]
-    consumer = consumers(strategy)
-    consumer._cluster.update_metadata(metadata_response(racks, {"t": leaders}))
-    members = [joined(f"m{i}", subscription_bytes(["t"], rack="aabbcc"[i])) for i in range(6)]
-    assigned = perform(consumer, *members, protocol=strategy.name)
-    assert sorted(p for topics in assigned.values() for p in topics["t"]) == list(range(36))
-    for member, topics in assigned.items():
-        assert len(topics["t"]) == 6
-        assert {racks[leaders[p]] for p in topics["t"]} == {"aabbcc"[int(member[1])]}
-
-
-def test_partitions_without_leader_or_broker_rack_are_assigned(
-    consumers: Consumers,
-) -> None:
-    consumer = consumers(Sticky())
-    leaders = {"t": [0, 1, NO_LEADER, 7]}
-    consumer._cluster.update_metadata(metadata_response({0: "a", 1: None}, leaders))
-    members = [joined(f"m{i}", subscription_bytes(["t"], rack="aabbcc"[i])) for i in range(6)]
-    assigned = perform(consumer, *members)
-    assert sorted(p for topics in assigned.values() for p in topics.get("t", [])) == [0, 1, 2, 3]
 
 
 # Side effects.
@@ -167,3 +135,15 @@ def test_consumer_of_other_assignors_has_no_workarounds(
     assert not consumer._coordinator.workarounds_enabled
     assert "send" not in vars(consumer._client._manager)
     assert consumer._coordinator._bound == {}
+
+
+@pytest.mark.parametrize("library", ["kafka_python", "aiokafka"])
+def test_a_strategy_needs_no_numpy_before_its_consumer_leads(library: str) -> None:
+    run_in_fresh_interpreter(f"""
+from assignors.{library} import LeaderRackAwareCooperativeStickyAssignor
+strategy = LeaderRackAwareCooperativeStickyAssignor(rack="a", max_imbalance=0.1)
+assert strategy.assignments() == ()
+assert "numpy" not in sys.modules
+strategy.rebalance
+assert "numpy" in sys.modules
+""")

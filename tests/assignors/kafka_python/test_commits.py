@@ -171,11 +171,6 @@ class Calls:
         ]
 
 
-def wait_for_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
-    """Retry as the same member until the rebalance is over."""
-    return commit.member if code == REBALANCE_IN_PROGRESS else None
-
-
 def test_waiting_commits_are_one_request_with_the_latest_offsets(group: Group) -> None:
     commit = Calls(group)
     group.proceed.clear()
@@ -258,35 +253,6 @@ def test_calls_of_two_generations_are_two_requests(group: Group) -> None:
     assert group.requests == [(1, {B: 1}), (2, {A: 2})]
 
 
-def test_a_commit_may_be_retried_until_the_end_of_a_rebalance(group: Group) -> None:
-    codes = iter([REBALANCE_IN_PROGRESS, REBALANCE_IN_PROGRESS])
-    group.respond = lambda _: next(codes, 0)
-    group.proceed.clear()
-    commit = Calls(group)
-    commit({A: 1})
-    commit({A: 2}, wait_for_rebalance)
-    commit({A: 3})
-    group.proceed.set()
-    commit.queue.flush(SECONDS)
-    # Commits after the one that is retried get their responses after it.
-    assert commit.codes == [REBALANCE_IN_PROGRESS, 0, 0] or commit.codes == [0, 0, 0]
-    assert [offsets[A] for offsets, _ in commit.responses] == [1, 2, 3]
-    assert group.committed == {A: 3}
-
-
-def test_a_retry_is_sent_as_the_member_that_retry_as_returns(group: Group) -> None:
-    def respond(_: dict[PartitionKey, int]) -> int:
-        group.member, group.generation = (2, "m"), 2
-        return 0
-
-    group.respond = respond
-    commit = Calls(group)
-    commit({A: 5}, lambda *_: group.member)
-    commit.queue.flush(SECONDS)
-    assert commit.codes == [0]
-    assert group.requests == [(1, {A: 5}), (2, {A: 5})]
-
-
 def test_a_commit_names_the_topics_of_its_call(group: Group) -> None:
     old, new = uuid.UUID(int=1), uuid.UUID(int=2)
     calls = Calls(group)
@@ -341,16 +307,6 @@ def test_close_cancels_waiting_and_later_commits(group: Group) -> None:
     while group.in_flight:
         time.sleep(0.001)
     assert len(commit.responses) == 4
-
-
-def test_a_closed_event_loop_cancels_commits(group: Group) -> None:
-    def closed(_: object) -> None:
-        raise RuntimeError("closed")
-
-    group.net.call_soon_threadsafe = closed
-    commit = Calls(group)
-    commit({A: 1})
-    assert commit.codes == [errors.Cancelled]
 
 
 def test_an_unexpected_error_is_the_response(

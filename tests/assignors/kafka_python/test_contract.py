@@ -682,7 +682,7 @@ def test_a_topic_missing_from_two_responses_does_not_exist(
 def test_owners_keep_a_topic_without_metadata(
     broker: ScriptedBroker, construct: Construct, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assignors.kafka_python.leading.METADATA_TIMEOUT", 0.0)
+    monkeypatch.setattr("assignors.group_leader.rebalance.METADATA_TIMEOUT", 0.0)
     subscriptions = [
         subscription_bytes(["t", "u"], owned={"u": [0, 1]}, generation=4),
         subscription_bytes(["t", "u"], owned={"u": [1, 2]}, generation=5),
@@ -724,7 +724,7 @@ def test_leader_requests_a_rebalance_if_none_revokes(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("assignors.kafka_python.leading.REVOCATION_TIMEOUT", 0.3)
+    monkeypatch.setattr("assignors.group_leader.rebalance.REVOCATION_TIMEOUT", 0.3)
     broker.leaders["t"] = [0, 0]
     owner = subscription_bytes(["t"], rack="a", owned={"t": [0, 1]}, generation=1)
     consumer = leader_with(broker, construct, owner)

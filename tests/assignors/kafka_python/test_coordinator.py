@@ -14,16 +14,12 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaConfigurationError
 
 from assignors.consumer_protocol import SubscriptionReader
-from assignors.group_leader.metadata import PartitionMetadata
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor as Sticky
 from assignors.kafka_python import LeaderRackAwareRangeAssignor as Range
 from assignors.kafka_python import enable_workarounds
-from assignors.kafka_python.coordinator import RackAwareCoordinator
-from assignors.kafka_python.leading import read_metadata
 from tests.support.kafka_python import (
     Consumers,
     claims,
-    cluster_metadata,
     complete,
     joined,
     perform,
@@ -40,14 +36,6 @@ def test_claims_are_owned_partitions_and_their_generation(consumers: Consumers) 
     # A join whose SyncGroup failed: a later generation, but the assignment is that of 4.
     consumer._coordinator._generation = Generation(5, "m", Sticky.name)
     assert claims(consumer) == ({"t": [0, 2]}, 4)
-
-
-def test_lost_partitions_are_not_claimed(consumers: Consumers) -> None:
-    consumer = consumers(Sticky(rack="a"))
-    complete(consumer, 4, t=[0, 1])
-    consumer._coordinator.reset_generation()
-    consumer._net.run(consumer._coordinator._on_join_prepare_async, -1, "")
-    assert claims(consumer)[0] == {}
 
 
 def test_beside_an_eager_assignor_owned_ones_are_sent_as_revoked(
@@ -69,12 +57,6 @@ def test_nothing_is_claimed_after_unsubscribe(consumers: Consumers) -> None:
     assert claims(consumer)[0] == {}
 
 
-def test_partitions_assigned_by_another_strategy_are_claimed(consumers: Consumers) -> None:
-    consumer = consumers(CooperativeStickyAssignor, Sticky(rack="a"))
-    complete(consumer, 9, t=[1])
-    assert claims(consumer) == ({"t": [1]}, 9)
-
-
 def test_an_eager_strategy_claims_nothing(consumers: Consumers) -> None:
     consumer = consumers(Range(rack="a"))
     complete(consumer, 9, t=[1])
@@ -89,46 +71,11 @@ def test_one_assignor_may_be_given_to_two_consumers(consumers: Consumers) -> Non
     assert (claims(one), claims(other)) == (({"t": [0]}, 3), ({"t": [1]}, 4))
 
 
-def test_a_class_is_instantiated_with_its_defaults(consumers: Consumers) -> None:
-    consumer = consumers(Sticky)
-    complete(consumer, 3, t=[0])
-    assert claims(consumer) == ({"t": [0]}, 3)
-
-
 def test_strategies_without_a_common_protocol_are_refused(consumers: Consumers) -> None:
     with pytest.raises(KafkaConfigurationError):
         consumers(Range(), CooperativeStickyAssignor)
     assert not consumers(Range(), Sticky())._coordinator.cooperative
     assert consumers(Sticky(), CooperativeStickyAssignor)._coordinator.cooperative
-
-
-def test_consumer_of_other_assignors_assigns_as_before(consumers: Consumers) -> None:
-    consumer = consumers(RangePartitionAssignor)
-    assert isinstance(consumer._coordinator, RackAwareCoordinator)
-    receive_metadata(consumer, t=[0, 1])
-    assert perform(
-        consumer, joined("m0", subscription_bytes(["t"], version=0)), protocol="range"
-    ) == {"m0": {"t": [0, 1]}}
-
-
-def test_other_strategy_of_a_rolling_change_assigns_as_before(consumers: Consumers) -> None:
-    consumer = consumers(Sticky(rack="a"), CooperativeStickyAssignor)
-    receive_metadata(consumer, t=[0, 1])
-    for protocol in ("cooperative-sticky", Sticky.name):
-        member = joined("m0", subscription_bytes(["t"], version=1))
-        assert perform(consumer, member, protocol=protocol) == {"m0": {"t": [0, 1]}}
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"", b"\0", b"\0\3\x7f\xff\xff\xff", b"\xff\xff", b"\0\0\0\0\0\1\0\2\xff\xfe"]
-)
-def test_a_member_that_cannot_be_decoded_is_assigned_nothing(
-    consumers: Consumers, garbage: bytes
-) -> None:
-    consumer = consumers(Sticky(rack="a"))
-    receive_metadata(consumer, t=[0, 1, 2])
-    valid = joined("m0", subscription_bytes(["t"], rack="a"))
-    assert perform(consumer, valid, joined("m1", garbage)) == {"m0": {"t": [0, 1, 2]}, "m1": {}}
 
 
 def test_an_invalid_topic_name_is_ignored(consumers: Consumers) -> None:
@@ -188,48 +135,6 @@ def test_assignments_are_logged_with_group_and_generation(
     assert (last.group, last.generation, last.partitions) == ("g", 12, 1)
     assert strategy.assignments() == (last,)
     assert strategy.last_assignment("another") is None
-
-
-def test_result_of_a_join_is_kept_while_its_generation_lasts(
-    consumers: Consumers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    consumer = consumers(Sticky(rack="a"))
-    coordinator = consumer._coordinator
-    results = iter([b"first", b"second", b"third", b"fourth"])
-
-    async def join(_: Any) -> bytes:
-        return next(results)
-
-    monkeypatch.setattr(ConsumerCoordinator, "_do_join_and_sync_async", join)
-
-    def collect() -> Any:
-        return consumer._net.run(coordinator._do_join_and_sync_async)
-
-    coordinator._generation = Generation(3, "m", Sticky.name)
-    assert [collect(), collect()] == [b"first", b"first"]
-    # The member sends heartbeats even if the application does not poll.
-    assert coordinator.stable()
-    assert coordinator._heartbeat_enabled
-    # A result is used once.
-    complete(consumer, 3, t=[0])
-    assert collect() == b"second"
-    # The result is dropped if the member was removed, or after one session timeout.
-    coordinator.reset_generation()
-    assert collect() == b"third"
-    monkeypatch.setitem(coordinator.config, "session_timeout_ms", 0)
-    assert collect() == b"fourth"
-
-
-def test_leaders_and_replicas_are_read_from_metadata() -> None:
-    cluster = cluster_metadata({0: "a", 1: None}, {"t": [0, 1], "u": [1], "other": [0]})
-    leaders, states = read_metadata(cluster, ["t", "u", "gone"])
-    assert leaders.racks == {"t": ["a", None], "u": [None]}
-    assert leaders.topics_without_metadata == {"gone"}
-    assert list(states) == [
-        PartitionMetadata("t", 0, 0, 0, [0, 1], [0]),
-        PartitionMetadata("t", 1, 1, 0, [0, 1], [0]),
-        PartitionMetadata("u", 0, 1, 0, [0, 1], [0]),
-    ]
 
 
 def test_consumer_constructed_before_install_is_refused(

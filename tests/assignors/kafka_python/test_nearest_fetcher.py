@@ -1,295 +1,177 @@
-"""A KafkaConsumer's fetcher that reads from followers, with constructed responses."""
+"""KafkaConsumers that read from the nearest replica, against a scripted broker."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import (
-    KafkaConnectionError,
-    OffsetOutOfRangeError,
-    SaslAuthenticationFailedError,
-    UnknownError,
-)
-from kafka.protocol.consumer import FetchResponse
-from kafka.structs import OffsetAndMetadata
+from kafka.errors import OffsetOutOfRangeError
 
-from assignors.kafka_python import (
-    LeaderRackAwareRangeAssignor,
-    NearestPolicy,
-    read_from_nearest,
-)
-from assignors.kafka_python.nearest_replica import NearestReplicas
+from assignors.kafka_python import LeaderRackAwareRangeAssignor, NearestPolicy, read_from_nearest
 from placement_core import InvalidOptionError
-from tests.support.kafka_python import Consumers, metadata_response
+from tests.support.kafka_python import Consumers
+from tests.support.scripted_broker import ScriptedBroker, fetch_response, scripted_broker
+from tests.support.waiting import TEST_TIMEOUT
 
-RACKS: dict[int, str | None] = {0: "/dc1/r1", 1: "/dc2/r1", 2: "/dc3/r1"}
-CLIENT_RACK = "/dc2/r9"
 LEADER, NEAR = 0, 1
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Reading:
-    """A consumer at offset 5 of two partitions, its clock, and the fetches that it would send.
-
-    The clock is ``late`` seconds after the last metadata response.
-    """
-
-    def __init__(self, consumers: Consumers, **config: Any) -> None:
-        self.consumer = consumers(
-            RangePartitionAssignor, topics=(), auto_offset_reset="none", **config
-        )
-        self.fetcher = self.consumer._fetcher
-        self.late = 0.0
-        self.requested_metadata = False
-        self.metadata()
-        self.consumer.assign([P0, P1])
-        for tp in (P0, P1):
-            self.consumer._subscription.seek(tp, OffsetAndMetadata(5, "", 0))
-        cluster = self.consumer._cluster
-        self.replicas = NearestReplicas(
-            self.fetcher,
-            CLIENT_RACK,
-            NearestPolicy(backoff=1),
-            lambda: cluster._last_successful_refresh_ms / 1000 + self.late,
-        )
-
-    def metadata(
-        self,
-        in_sync: Sequence[int] | None = (0, 1, 2),
-        leaders: Sequence[int] = (LEADER, LEADER),
-        racks: Mapping[int, str | None] = RACKS,
-    ) -> None:
-        """Receive metadata with these replicas in sync, leaders and racks."""
-        response = metadata_response(racks, {"t": leaders})
-        for partition in response.topics[0].partitions:
-            partition.replica_nodes, partition.isr_nodes = [0, 1, 2], in_sync
-        self.consumer._cluster.update_metadata(response)
-
-    def fetches(self) -> dict[int, list[int]]:
-        """Return the partitions that would be fetched now, by broker.
-
-        Sets ``requested_metadata`` to whether metadata was requested meanwhile.
-        """
-        cluster = self.consumer._cluster
-        # Of this thread: kafka-python's I/O thread requests metadata too.
-        requests_by: list[int] = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                cluster, "request_update", lambda: requests_by.append(threading.get_ident())
-            )
-            requests = self.fetcher._create_fetch_requests()
-        self.requested_metadata = threading.get_ident() in requests_by
-        return {
-            broker: sorted(tp.partition for tp in offsets)
-            for broker, (_, offsets) in requests.items()
-        }
-
-    def respond_p0(self, broker: int, **fields: Any) -> None:
-        """Handle the response of ``broker`` to a fetch of partition 0 at offset 5."""
-        topic = FetchResponse.FetchableTopicResponse
-        partition = topic.PartitionData(
-            partition_index=0,
-            high_watermark=9,
-            last_stable_offset=9,
-            log_start_offset=0,
-            aborted_transactions=None,
-            records=b"",
-            **{"error_code": 0, "diverging_epoch": None, **fields},
-        )
-        self.respond(broker, responses=[topic(topic="t", partitions=[partition])])
-
-    def respond(self, broker: int, responses: Sequence[Any] = (), error_code: int = 0) -> None:
-        """Handle a response of ``broker`` to its last fetch."""
-        response = FetchResponse(
-            throttle_time_ms=0, error_code=error_code, session_id=0, responses=list(responses)
-        )
-        decoded = FetchResponse.decode(
-            response.encode(version=12, header=False), version=12, header=False
-        )
-        session = self.fetcher._session_handlers[broker]
-        session.session_partitions = {P0: session.session_partitions[P0]}
-        self.fetcher._handle_fetch_response(broker, {P0: 5, P1: 5}, 0.0, decoded)
-        self.fetcher.fetched_records()
-
-    def position(self) -> int | None:
-        """Return the consumer's position in partition 0."""
-        position = self.consumer._subscription.assignment[P0].position
-        return position and int(position.offset)
+CLIENT_RACK = "/dc2/r9"
+P0 = TopicPartition("t", 0)
+OFFSET_OUT_OF_RANGE = 1
 
 
 @pytest.fixture
-def reading(consumers: Consumers) -> Reading:
-    return Reading(consumers)
+def broker() -> Iterator[ScriptedBroker]:
+    """A topic of one partition, whose follower is nearer to the client than its leader."""
+    with scripted_broker({LEADER: "/dc1/r1", NEAR: "/dc2/r1"}) as broker:
+        broker.leaders = {"t": [LEADER]}
+        broker.in_sync = [LEADER, NEAR]
+        broker.records[P0] = 2
+        yield broker
 
 
-def test_fetches_go_to_the_nearest_replica_in_sync(reading: Reading) -> None:
-    assert reading.fetches() == {NEAR: [0, 1]}
-    assert reading.replicas.read_from == {P0: NEAR, P1: NEAR}
-    reading.metadata(in_sync=(0, 2))
-    assert reading.fetches() == {LEADER: [0, 1]}
-    reading.metadata(leaders=(LEADER, 2))
-    reading.metadata(leaders=(LEADER, 2), in_sync=(0, 2))
-    assert reading.fetches() == {LEADER: [0], 2: [1]}
-    reading.consumer.assign([P1])
-    reading.consumer._subscription.seek(P1, 5)
-    reading.fetches()
-    assert reading.replicas.read_from == {P1: 2}
+class Reader:
+    """A consumer that reads from the nearest replica, from offset 1 on."""
+
+    def __init__(
+        self,
+        broker: ScriptedBroker,
+        response_timeout: float = TEST_TIMEOUT,
+        metadata_max_age: float = 0.1,
+    ) -> None:
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=f"127.0.0.1:{broker.port}",
+            client_rack=CLIENT_RACK,
+            auto_offset_reset="none",
+            metadata_max_age_ms=int(metadata_max_age * 1000),
+            retry_backoff_ms=50,
+            fetch_max_wait_ms=50,
+        )
+        policy = NearestPolicy(backoff=60, max_backoff=60, response_timeout=response_timeout)
+        self.nearest = read_from_nearest(self.consumer, CLIENT_RACK, policy)
+        self.consumer.assign([P0])
+        self.consumer.seek(P0, 1)
+
+    @property
+    def source(self) -> int | None:
+        """The broker that was fetched from last."""
+        return self.nearest.read_from.get(P0)
+
+    def read(self) -> list[int]:
+        """Poll until there are records; return their offsets."""
+        return self.poll_until(lambda offsets: offsets)
+
+    def poll_until(self, condition: Callable[[list[int]], object]) -> list[int]:
+        deadline, offsets = time.monotonic() + TEST_TIMEOUT, list[int]()
+        while not condition(offsets):
+            assert time.monotonic() < deadline
+            for records in self.consumer.poll(timeout_ms=30).values():
+                offsets += [record.offset for record in records]
+        return offsets
 
 
-def test_lost_follower_is_read_again_with_newer_metadata(
-    reading: Reading,
+@pytest.fixture
+def reader(broker: ScriptedBroker) -> Iterator[Reader]:
+    reader = Reader(broker)
+    yield reader
+    reader.consumer.close(timeout_ms=100)
+
+
+def test_the_follower_is_read_and_is_not_sent_the_rack(
+    broker: ScriptedBroker, reader: Reader
 ) -> None:
-    reading.fetches()
-    reading.fetcher._handle_fetch_error(NEAR, KafkaConnectionError())
-    assert reading.fetches() == {LEADER: [0, 1]}
-    assert reading.requested_metadata
-    reading.late = 1.5
-    assert reading.fetches() == {LEADER: [0, 1]}, "the metadata is older than the failure"
-    reading.metadata()
-    assert reading.fetches() == {NEAR: [0, 1]}
+    assert (reader.read(), reader.source) == ([1], NEAR)
+    assert {each.request.rack_id for each in broker.named("Fetch")} == {""}
 
 
-@pytest.mark.parametrize("code", [1, 3, 6, 9, 29, 43, 56, 74, 75, 76, 78, 87, 100, -1])
-def test_after_an_error_of_a_follower_the_leader_is_read(reading: Reading, code: int) -> None:
-    reading.fetches()
-    reading.respond_p0(NEAR, error_code=code)
-    assert reading.position() == 5
-    assert reading.fetches() == {LEADER: [0], NEAR: [1]}
-    assert reading.requested_metadata
+def test_the_leader_is_read_while_the_follower_is_out_of_sync(
+    broker: ScriptedBroker, reader: Reader
+) -> None:
+    broker.in_sync = [LEADER]
+    reader.poll_until(lambda _: reader.source == LEADER)
 
 
-def test_offset_out_of_range_of_a_leader_is_raised(reading: Reading) -> None:
-    reading.metadata(in_sync=(0,))
-    reading.fetches()
+@pytest.mark.parametrize("code", [OFFSET_OUT_OF_RANGE, 3, 9, 76, 100, -1])
+def test_the_leader_is_read_after_an_error_of_the_follower(
+    broker: ScriptedBroker, reader: Reader, code: int
+) -> None:
+    assert (reader.read(), reader.source) == ([1], NEAR)
+    near = broker.named("Fetch")[-1].connection
+
+    def refuse(request: Any) -> Any:
+        (received,) = (each for each in broker.named("Fetch") if each.request is request)
+        return fetch_response("t", 0, error_code=code) if received.connection == near else None
+
+    broker.answers["Fetch"] = refuse
+    broker.records[P0] = 3
+    # From the same position: no error of a follower resets it.
+    assert reader.read() == [2]
+
+
+def test_the_leader_is_read_after_the_connection_is_lost(
+    broker: ScriptedBroker, reader: Reader
+) -> None:
+    reader.read()
+    with broker.holding("Fetch"):
+        count = len(broker.named("Fetch"))
+        reader.poll_until(lambda _: len(broker.named("Fetch")) > count)
+        broker.disconnect_readers_of("t", 0)
+        reader.poll_until(lambda _: reader.source == LEADER)
+    broker.records[P0] = 3
+    assert reader.read() == [2]
+
+
+def test_the_leader_is_read_if_the_follower_does_not_respond(broker: ScriptedBroker) -> None:
+    reader = Reader(broker, response_timeout=0.2)
+
+    def hang(_: Any) -> None:
+        if reader.source == NEAR:
+            time.sleep(1)
+
+    broker.answers["Fetch"] = hang
+    reader.poll_until(lambda _: reader.source == LEADER)
+    reader.consumer.close(timeout_ms=100)
+
+
+def test_a_redirect_is_followed_until_that_follower_fails(broker: ScriptedBroker) -> None:
+    broker.in_sync = [LEADER]
+    # A redirect is valid until metadata is that old.
+    reader = Reader(broker, metadata_max_age=2 * TEST_TIMEOUT)
+    sources: list[int | None] = []
+
+    def redirect(_: Any) -> Any:
+        sources.append(reader.source)
+        if reader.source == NEAR:
+            return fetch_response("t", 0, error_code=OFFSET_OUT_OF_RANGE)
+        return None if NEAR in sources else fetch_response("t", 0, preferred_read_replica=NEAR)
+
+    broker.answers["Fetch"] = redirect
+    assert (reader.read(), reader.source) == ([1], LEADER)
+    assert NEAR in sources
+    reader.consumer.close(timeout_ms=100)
+
+
+def test_an_expired_fetch_session_is_no_failure(broker: ScriptedBroker, reader: Reader) -> None:
+    def expire(_: Any) -> Any:
+        del broker.answers["Fetch"]
+        response = fetch_response("t", 0)
+        response.error_code, response.responses = 70, []
+        return response
+
+    broker.answers["Fetch"] = expire
+    assert (reader.read(), reader.source) == ([1], NEAR)
+
+
+def test_an_error_of_the_leader_is_raised(broker: ScriptedBroker, reader: Reader) -> None:
+    broker.in_sync = [LEADER]
+    reader.poll_until(lambda _: reader.source == LEADER)
+    broker.answers["Fetch"] = lambda _: fetch_response("t", 0, error_code=OFFSET_OUT_OF_RANGE)
     with pytest.raises(OffsetOutOfRangeError):
-        reading.respond_p0(LEADER, error_code=1)
-
-
-def test_late_response_of_a_new_leader_is_one_of_a_follower(
-    reading: Reading,
-) -> None:
-    reading.fetches()
-    reading.metadata(leaders=(NEAR, NEAR))
-    reading.respond_p0(NEAR, error_code=1)
-    assert reading.position() == 5
-
-
-def test_an_error_of_a_partition_that_the_broker_leads_is_raised(reading: Reading) -> None:
-    reading.metadata(leaders=(NEAR, LEADER))
-    assert reading.fetches() == {NEAR: [0, 1]}
-    with pytest.raises(UnknownError):
-        reading.respond_p0(NEAR, error_code=-1)
-    assert reading.fetches() == {NEAR: [0, 1]}
-
-
-def test_diverging_epoch_of_a_follower_keeps_the_position(
-    reading: Reading,
-) -> None:
-    reading.fetches()
-    diverging = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset
-    reading.respond_p0(NEAR, diverging_epoch=diverging(epoch=0, end_offset=3))
-    assert not reading.consumer._subscription.assignment[P0].awaiting_validation
-    assert reading.fetches() == {LEADER: [0], NEAR: [1]}
-
-
-def test_an_error_of_the_whole_response_concerns_all_partitions(reading: Reading) -> None:
-    reading.fetches()
-    reading.respond(NEAR, error_code=-1)
-    assert reading.fetches() == {LEADER: [0, 1]}
-
-
-@pytest.mark.parametrize("code", [70, 71])
-def test_an_expired_fetch_session_is_no_failure(reading: Reading, code: int) -> None:
-    reading.fetches()
-    reading.respond(NEAR, error_code=code)
-    assert reading.fetches() == {NEAR: [0, 1]}
-
-
-def test_after_a_response_without_an_error_the_follower_is_read(reading: Reading) -> None:
-    reading.fetches()
-    reading.respond_p0(NEAR)
-    assert reading.fetches() == {NEAR: [0, 1]}
-
-
-def test_after_the_response_timeout_the_leader_is_read(reading: Reading) -> None:
-    reading.fetches()
-    reading.fetcher._nodes_with_pending_fetch_requests.add(NEAR)
-    reading.late = 3.4
-    assert reading.fetches() == {}
-    reading.late = 3.6
-    assert reading.fetches() == {LEADER: [0, 1]}
-
-
-def test_broker_in_backoff_or_with_failed_login_is_not_read(
-    reading: Reading, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager = reading.consumer._client._manager
-    monkeypatch.setattr(manager, "connection_delay", lambda node: 5.0 if node == NEAR else 0.0)
-    assert reading.fetches() == {LEADER: [0, 1]}
-    monkeypatch.undo()
-    manager._auth_failures[NEAR] = SaslAuthenticationFailedError()
-    assert reading.fetches() == {LEADER: [0, 1]}
-
-
-def test_with_incomplete_metadata_kafka_python_chooses(reading: Reading) -> None:
-    reading.metadata(in_sync=None)
-    assert reading.fetches() == {LEADER: [0, 1]}
-    reading.metadata(leaders=(-1, LEADER))
-    assert reading.fetches() == {NEAR: [1]}
-    reading.metadata(in_sync=(0, 1, 77), racks={0: "/dc1/r1"})
-    assert reading.fetches() == {LEADER: [0, 1]}
-    reading.metadata(racks={0: None, 1: "", 2: "/"})
-    assert reading.fetches() == {LEADER: [0, 1]}
-    reading.consumer._cluster._partitions = {}
-    assert reading.fetches() == {}
-
-
-def test_a_redirect_by_the_leader_is_followed(reading: Reading) -> None:
-    reading.metadata(in_sync=(0,))
-    reading.fetches()
-    reading.respond_p0(LEADER, preferred_read_replica=2)
-    assert reading.fetches() == {2: [0], LEADER: [1]}
-
-
-@pytest.mark.parametrize("lost", [True, False])
-def test_failed_follower_of_a_redirect_is_not_read(reading: Reading, lost: bool) -> None:
-    reading.metadata(in_sync=(0,))
-    reading.fetches()
-    reading.respond_p0(LEADER, preferred_read_replica=2)
-    reading.fetches()
-    if lost:
-        reading.fetcher._handle_fetch_error(2, KafkaConnectionError())
-    else:
-        reading.respond_p0(2, error_code=1)
-    assert reading.position() == 5
-    assert reading.fetches() == {LEADER: [0, 1]}
-
-
-def test_a_fetch_of_a_revoked_partition_may_fail(reading: Reading) -> None:
-    reading.fetches()
-    reading.consumer.assign([P1])
-    reading.fetcher._handle_fetch_error(NEAR, KafkaConnectionError())
-    assert reading.fetches() == {LEADER: [1]}
-
-
-def test_metadata_is_requested_at_the_interval_of_the_policy(reading: Reading) -> None:
-    reading.fetches()
-    assert not reading.requested_metadata
-    reading.late = 31
-    reading.fetches()
-    assert reading.requested_metadata
-
-
-def test_the_rack_is_not_sent_to_brokers(consumers: Consumers) -> None:
-    reading = Reading(consumers, client_rack=CLIENT_RACK)
-    for request, _ in reading.fetcher._create_fetch_requests().values():
-        assert request.rack_id == ""
+        reader.poll_until(lambda _: False)
 
 
 def test_a_second_call_and_a_wrong_type_are_refused(consumers: Consumers) -> None:
@@ -301,27 +183,27 @@ def test_a_second_call_and_a_wrong_type_are_refused(consumers: Consumers) -> Non
         read_from_nearest(object(), rack=CLIENT_RACK)
 
 
-@pytest.mark.parametrize("strategy", [LeaderRackAwareRangeAssignor, LeaderRackAwareRangeAssignor()])
-def test_a_combination_with_our_assignors_is_logged(
-    consumers: Consumers, caplog: pytest.LogCaptureFixture, strategy: Any
+@pytest.mark.parametrize(
+    ("strategy", "rack", "expected"),
+    [
+        (RangePartitionAssignor, CLIENT_RACK, []),
+        (RangePartitionAssignor, "/", ["reads from leaders"]),
+        (LeaderRackAwareRangeAssignor, CLIENT_RACK, ["leader-rack-aware assignment has no effect"]),
+        (LeaderRackAwareRangeAssignor(), CLIENT_RACK, ["leader-rack-aware assignment has no"]),
+    ],
+)
+def test_what_has_no_effect_is_logged(
+    consumers: Consumers,
+    caplog: pytest.LogCaptureFixture,
+    strategy: Any,
+    rack: str,
+    expected: list[str],
 ) -> None:
-    read_from_nearest(consumers(RangePartitionAssignor), rack=CLIENT_RACK)
-    assert not warnings(caplog)
-    read_from_nearest(consumers(strategy), rack=CLIENT_RACK)
-    (warning,) = warnings(caplog)
-    assert "leader-rack-aware assignment has no effect" in warning
-
-
-def test_an_unknown_rack_is_logged(consumers: Consumers, caplog: pytest.LogCaptureFixture) -> None:
-    read_from_nearest(consumers(RangePartitionAssignor), rack="/")
-    (warning,) = warnings(caplog)
-    assert "reads from leaders" in warning
-
-
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the warnings that are not kafka-python's."""
-    return [
+    read_from_nearest(consumers(strategy), rack=rack)
+    warnings = [
         record.getMessage()
         for record in caplog.records
         if record.name == "rackward.assignors" and record.levelno == logging.WARNING
     ]
+    assert len(warnings) == len(expected)
+    assert all(part in warning for part, warning in zip(expected, warnings, strict=True))

@@ -12,9 +12,10 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
+from assignors.group_leader.history import Assignment
+from assignors.group_leader.leadership import LeaderMoveMonitor
 from assignors.group_leader.metadata import PartitionMetadata
-from assignors.group_leader.monitor import LeaderMoveMonitor
-from assignors.group_leader.rebalance import Rebalance, RebalanceResult
+from assignors.group_leader.rebalance import Rebalance
 
 POLICY = RefreshPolicy(stable_seconds=60, unstable_seconds=300, min_interval=600, check_interval=30)
 BROKERS = {0: "a", 1: "b"}
@@ -60,11 +61,12 @@ class Group:
         ]
         return Leaders(racks, frozenset(), BROKERS), partitions
 
-    def assign(self, generation: int = 1, now: float = 0.0) -> RebalanceResult:
+    def assign(self, generation: int = 1, now: float = 0.0) -> Assignment:
         """Rebalance, start the monitor, and make the members own their assignments."""
         result = self.rebalance.run(self.members, self.read(self.members.topics)[0])
-        self.monitor.start(generation, self.members, result, now)
-        self.members = self.members.owning(result.assignments)
+        assigned = None if result.withheld else result.assigned
+        self.monitor.start(generation, self.members, assigned, result.inputs.leaders, now)
+        self.members = self.members.owning(result.assigned)
         return result
 
     def requests(self, until: float, since: float = 0.0) -> list[float]:

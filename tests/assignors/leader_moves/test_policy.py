@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
+from assignors.group_leader.leadership import locality_gain
 from assignors.group_leader.metadata import PartitionMetadata
-from assignors.group_leader.monitor import locality_gain
 from assignors.leader_moves import (
     NO_GAIN,
     Gain,
@@ -281,46 +281,10 @@ def test_the_worked_example_of_the_documentation() -> None:
     assert request_times(RefreshPolicy(), *one) == []
 
 
-def test_a_gain_below_the_threshold_never_justifies_a_rebalance() -> None:
-    assert (
-        request_times(QUICK, *((30.0 * n, observation(MOVED, improvement=0.9)) for n in range(100)))
-        == []
-    )
-    fifth = replace(QUICK, min_gain=0.2)
-    assert (
-        request_times(fifth, *((30.0 * n, observation(MOVED, improvement=2.3)) for n in range(100)))
-        == []
-    )
-    assert request_times(
-        fifth, *((30.0 * n, observation(MOVED, improvement=2.4)) for n in range(10))
-    ) == [60.0]
-
-
 def test_whole_threshold_is_met_by_that_number() -> None:
     # 0.07 x 100 is a little more than 7 in floating point.
     policy = RefreshPolicy(min_gain=0.07, stable_seconds=0)
     assert request_times(policy, (0.0, observation([Leader("a", 0)] * 100, improvement=7))) == [0.0]
-
-
-def test_flapping_leaders_cause_no_rebalance() -> None:
-    alternating = [observation(HOME), observation(MOVED, improvement=3)]
-    assert request_times(QUICK, *((30.0 * n, alternating[n % 2]) for n in range(1000))) == []
-    # The epochs show elections between checks.
-    between_checks = [
-        observation([Leader("b", n)] * 3 + HOME[3:], improvement=3) for n in range(1000)
-    ]
-    assert request_times(QUICK, *((30.0 * n, each) for n, each in enumerate(between_checks))) == []
-
-
-def test_one_flapping_partition_does_not_delay_the_others() -> None:
-    policy = replace(QUICK, min_partitions=2)
-    flapping = [
-        observation([*MOVED[:-1], Leader("ab"[n % 2], n)], improvement=3 + n % 2)
-        for n in range(1000)
-    ]
-    assert request_times(policy, *((30.0 * n, each) for n, each in enumerate(flapping))) == [
-        60.0 + 600.0 * n for n in range(50)
-    ]
 
 
 def test_a_rolling_restart_causes_at_most_one_rebalance() -> None:
@@ -342,25 +306,6 @@ def test_a_rolling_restart_causes_at_most_one_rebalance() -> None:
     # Without that election there is one, after unstable_seconds.
     no_election = checks[:58] + [(30.0 * n, checks[57][1]) for n in range(58, 90)]
     assert request_times(RefreshPolicy(), *no_election) == [30.0 * 48 + 900]
-
-
-def test_brokers_that_come_back_restart_the_stable_time() -> None:
-    away = [(30.0 * n, observation(MOVED, unstable_partitions=6, improvement=3)) for n in range(5)]
-    back = [(30.0 * n, observation(MOVED, improvement=3)) for n in range(5, 10)]
-    assert request_times(QUICK, *away, *back) == [210.0]
-
-
-def test_returning_broker_restarts_the_stable_time() -> None:
-    both = [(30.0 * n, observation(MOVED, unstable_partitions=9, improvement=3)) for n in range(5)]
-    one = [
-        (30.0 * n, observation(MOVED, unstable_partitions=4, improvement=3)) for n in range(5, 20)
-    ]
-    assert request_times(QUICK, *both, *one) == [150.0 + 300]
-
-
-def test_broker_that_stays_down_delays_by_unstable_seconds() -> None:
-    away = [(30.0 * n, observation(MOVED, unstable_partitions=6, improvement=3)) for n in range(15)]
-    assert request_times(QUICK, *away) == [300.0]
 
 
 def test_min_interval_of_new_leader_starts_at_assignment() -> None:

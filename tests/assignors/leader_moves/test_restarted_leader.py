@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assignors.client_assignor import BoundAssignor
 from assignors.group_leader import GroupContext, Leaders
+from assignors.group_leader.leadership import Leadership
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.leader_moves import RefreshPolicy, leads_since_before_restart
 from tests.support.kafka_python import assignment_bytes, subscription_bytes
@@ -51,17 +51,18 @@ def test_restarted_leader_compares_with_present_leaders(
     policy = RefreshPolicy(
         stable_seconds=0.0, unstable_seconds=0.0, min_interval=10.0, check_interval=1.0
     )
-    bound = BoundAssignor(LeaderRackAwareCooperativeStickyAssignor(rack="a", refresh=policy))
-    assert bound.monitor is not None
+    strategy = LeaderRackAwareCooperativeStickyAssignor(rack="a", refresh=policy)
+    leadership = Leadership(strategy.rebalance, policy)
+    assert leadership.monitor is not None
     members = [
         described("one", "a", [0, 1]),
         described("two", "b", [2, 3]),
         ("broken", None, b"\0", b"\0"),
     ]
     context, read = GroupContext("g", 7), leaders_in(*racks)
-    bound.resume(members, read, context, 100.0)
+    leadership.resume(members, read, context, 100.0)
     with caplog.at_level(logging.INFO):
         # As after any assignment that another member may have made before: not at once.
-        assert not bound.monitor.check(read, 105.0, context)
-        assert bound.monitor.check(read, 111.0, context) is requests
+        assert not leadership.monitor.check(read, 105.0, context)
+        assert leadership.monitor.check(read, 111.0, context) is requests
     assert ("off_rack=4 off_rack_after=0" in caplog.text) is requests

@@ -377,3 +377,42 @@ HOURS = f"""
         sum(unsized)::BIGINT AS unsized_offsets
     FROM parts GROUP BY ALL HAVING sum(bytes) > 0 OR sum(unsized) > 0
 """
+
+
+PRODUCERS = """
+    WITH sums AS (
+        SELECT cluster, topic, from_rack, to_rack, hour,
+            sum(bytes) AS bytes, sum(unsized_offsets) AS unsized_offsets
+        FROM partition_hours WHERE kind = 'produce' GROUP BY ALL
+    ),
+    present AS (
+        SELECT cluster, hour, list_sort(list(DISTINCT to_rack)) AS racks FROM partition_hours
+        WHERE kind IN ('produce', 'replicate') AND to_rack IS NOT NULL GROUP BY ALL
+    ),
+    equal AS (
+        SELECT cluster, hour, racks[n] AS rack, (n - 1) / len(racks) AS low, n / len(racks) AS high
+        FROM (SELECT *, unnest(range(1, len(racks) + 1)) AS n FROM present)
+    ),
+    declared AS (
+        SELECT topics.topic, rack, low, high FROM (SELECT DISTINCT topic FROM sums) AS topics
+        JOIN writers ON writers.topic = CASE
+            WHEN topics.topic IN (SELECT topic FROM writers) THEN topics.topic ELSE '*' END
+    ),
+    shares AS (
+        SELECT sums.*, rack, low, high FROM sums JOIN declared USING (topic)
+        UNION ALL
+        SELECT sums.*, rack, low, high FROM sums JOIN equal USING (cluster, hour)
+        WHERE topic NOT IN (SELECT topic FROM declared)
+    )
+    SELECT cluster, topic, rack AS from_rack, to_rack, hour, 'assumed' AS source,
+        (round(bytes * high) - round(bytes * low))::BIGINT AS bytes,
+        (round(unsized_offsets * high) - round(unsized_offsets * low))::BIGINT AS unsized_offsets
+    FROM shares WHERE to_rack IS NOT NULL
+        AND (round(bytes * high) > round(bytes * low)
+            OR round(unsized_offsets * high) > round(unsized_offsets * low))
+    UNION ALL
+    SELECT cluster, topic, from_rack, to_rack, hour, 'estimated', bytes, unsized_offsets
+    FROM sums WHERE to_rack IS NULL
+"""
+"""Rule 20: the rows of producers in HOURLY, from ``partition_hours`` and ``writers``, which has the
+parts of 1 at which the share of a rack begins and ends."""

@@ -1,8 +1,9 @@
-"""Plans of LeaderRackAwareRange are optimal, by comparison with the oracles."""
+"""Plans of both assignors are optimal, by comparison with the oracles."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -10,20 +11,23 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from assignors import LeaderRackAwareRange, Member
+from assignors import LeaderRackAwareRange, Member, Plan
 from assignors.group import distinct_rows
-from tests.support.assignments import check_range
+from tests.support.assignments import check_range, check_sticky
 from tests.support.random_groups import (
     LARGE,
     MIDDLE,
     SMALL,
     Group,
+    Size,
     first_quick,
     groups,
     random_group,
 )
 
 CHUNK = 250
+Check = Callable[[Group], Plan]
+ASSIGNORS = pytest.mark.parametrize("check", [check_sticky, check_range], ids=["sticky", "range"])
 
 
 @pytest.mark.parametrize("large", [9, 1 << 70])
@@ -34,29 +38,32 @@ def test_equal_costs_are_one_class_whatever_their_size(large: int) -> None:
     assert classes[class_of].tolist() == cost.tolist()
 
 
-@pytest.mark.parametrize("chunk", first_quick(range(14)))
-def test_small_groups_by_brute_force_and_flow(chunk: int) -> None:
+@ASSIGNORS
+@pytest.mark.parametrize("chunk", first_quick(range(8)))
+def test_small_groups_by_brute_force_and_flow(check: Check, chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        run(f"range-small-{number}", small=True, imbalance=False)
+        run(check, f"small-{number}", SMALL)
 
 
-@pytest.mark.parametrize("chunk", first_quick(range(6)))
-def test_mid_size_groups_by_flow(chunk: int) -> None:
+@ASSIGNORS
+@pytest.mark.parametrize("chunk", first_quick(range(4)))
+def test_mid_size_groups_by_flow(check: Check, chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        run(f"range-middle-{number}", small=False, imbalance=False)
+        run(check, f"middle-{number}", MIDDLE)
 
 
-def test_large_groups_by_flow() -> None:
+@ASSIGNORS
+def test_large_groups_by_flow(check: Check) -> None:
     # Without weights: at this size their scaled costs do not fit into the oracle's 64 bits.
     for number in range(60):
-        group = random_group(f"range-large-{number}", LARGE)
-        check_range(replace(group, weights=None))
+        check(replace(random_group(f"large-{number}", LARGE), weights=None))
 
 
-@pytest.mark.parametrize("chunk", first_quick(range(4)))
-def test_groups_with_max_imbalance(chunk: int) -> None:
+@ASSIGNORS
+@pytest.mark.parametrize("chunk", first_quick(range(3)))
+def test_groups_with_max_imbalance(check: Check, chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        run(f"range-imbalance-{number}", small=number % 2 == 0, imbalance=True)
+        run(check, f"imbalance-{number}", (SMALL, MIDDLE)[number % 2], imbalance=True)
 
 
 @settings(
@@ -64,14 +71,15 @@ def test_groups_with_max_imbalance(chunk: int) -> None:
 )
 @given(groups())
 def test_generated_groups(group: Group) -> None:
+    check_sticky(group)
     check_range(group)
 
 
-def run(seed: str, *, small: bool, imbalance: bool) -> None:
+def run(check: Check, seed: str, size: Size, *, imbalance: bool = False) -> None:
     """Check one seeded group; a failure has a note with the seed."""
-    group = random_group(seed, SMALL if small else MIDDLE, imbalance=imbalance)
+    group = random_group(seed, size, imbalance=imbalance)
     try:
-        check_range(group)
+        check(group)
     except Exception as error:
         error.add_note(f"seed {seed!r}: {group}")
         raise

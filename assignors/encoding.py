@@ -1,10 +1,10 @@
-"""The subscriptions of all members of a group, read at once.
+"""The bytes of a whole group: subscriptions to columns, and an assignment to bytes.
 
-:class:`~assignors.consumer_protocol.SubscriptionReader` reads one subscription, field by field, and
-tolerates whatever a peer sends. In a large group nearly all subscriptions are regular, and most of
-their bytes are the partitions that members own. Those are read here for all members together: their
-k-th topics in one step of array operations, then their (k + 1)-th, and so on (in lockstep). The
-result is columns, not objects.
+Subscriptions. :class:`~assignors.consumer_protocol.SubscriptionReader` reads one subscription,
+field by field, and tolerates whatever a peer sends. In a large group nearly all subscriptions are
+regular, and most of their bytes are the partitions that members own. Those are read here for all
+members together: their k-th topics in one step of array operations, then their (k + 1)-th, and so
+on (in lockstep). The result is columns, not objects.
 
 Example: the subscription of a member, and the one of another that owns nothing (in hexadecimal)::
 
@@ -26,25 +26,45 @@ A member is left to SubscriptionReader if anything about its subscription is not
 version, user data, a length or count that leads out of its bytes, an owned topic that nobody
 subscribes to, or many more topics than the others own. So are all members of a small group, where
 array operations cost more than they save. Both ways give the same columns, whatever the bytes.
+
+Assignments. Each member is sent a ConsumerProtocolAssignment. All of them are written into one
+buffer, which is then cut. Example: m1 has t-0 and t-2, m2 has u-5::
+
+    position  bytes                    field
+    0         00 00                    version
+    2         00 00 00 01              number of topics
+    6         00 01 74                 topic: length and UTF-8, "t"
+    9         00 00 00 02              number of partitions
+    13        00 00 00 00              partition 0
+    17        00 00 00 02              partition 2
+    21        ff ff ff ff              no user data
+    25        00 00, 00 00 00 01, 00 01 75, 00 00 00 01, 00 00 00 05, ff ff ff ff    of m2
+
+With the partitions sorted by member and topic, the position of each is a cumulative sum: 4 bytes
+for the partition before, and what lies between (13 = 6 + 3 + 4 before the first of m1; 4 + 13 from
+the one of t-2 to the one of u-5, because m1's user data comes between).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignors.assignment import overlapping
 from assignors.consumer_protocol import (
     NO_GENERATION,
+    NOTHING_ASSIGNED,
     ConsumerProtocolError,
     MemberSubscription,
     SubscriptionReader,
 )
-from assignors.group import Claims, Members
-from placement_core.flow import IntArray
+from assignors.group import AssignedPartitions, Claims, Members
+from placement_core.flow import IntArray, Segments
 
 MIN_LOCKSTEP_MEMBERS = 24
 """In smaller groups SubscriptionReader is as fast."""
@@ -296,3 +316,61 @@ def _hash(windows: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     for window in windows[1:]:
         hashes = hashes * _HASH_FACTOR ^ window
     return hashes
+
+
+# ---- Assignments.
+
+
+def encode_assignment(assignment: AssignedPartitions) -> dict[str, bytes]:
+    """Return the ConsumerProtocolAssignment of each member.
+
+    Version 0, with null user data: later versions have the same fields, and every client reads
+    this one. Sarama sends back user data that is not null when it joins again, and its sticky
+    leaders fail to decode empty data.
+    """
+    encoded = dict.fromkeys(assignment.ids, NOTHING_ASSIGNED)
+    number, runs = assignment.sorted_partitions()
+    if not len(runs.starts):
+        return encoded
+    names = [name.encode() for name in assignment.topics]
+    fields = [struct.pack(">h", len(name)) + name for name in names]
+    field_length = np.fromiter(map(len, fields), np.int64, len(fields))
+    field_at = field_length.cumsum() - field_length
+    # Of each run of one member and one topic: what comes before its first partition.
+    run_member, run_topic = np.divmod(runs.keys, len(fields))
+    of_member = Segments.of(run_member)
+    length = field_length[run_topic]
+    between = length + 4
+    between[of_member.starts] += 4 + 2 + 4
+    between[0] -= 4
+    position = np.full(len(number), 4)
+    position[0] = 0
+    position[runs.starts] += between
+    position = position.cumsum()
+    count_at = position[runs.starts] - 4
+    name_at = count_at - length
+    member_at = name_at[of_member.starts] - 4 - 2
+    end = int(position[-1]) + 4 + 4
+
+    buffer, text = np.zeros(end, np.uint8), b"".join(fields)
+    int32 = overlapping(buffer, ">i4")
+    int32[position] = number
+    int32[count_at] = runs.lengths(len(number))
+    int32[member_at + 2] = of_member.lengths(len(run_member))
+    int32[np.append(member_at[1:], end) - 4] = -1
+    for size in set(map(len, fields)):
+        of_size = (length == size).nonzero()[0]
+        field = overlapping(text, f"V{size}")[field_at[run_topic[of_size]]]
+        overlapping(buffer, f"V{size}")[name_at[of_size]] = field
+    data = buffer.tobytes()
+    bounds = pairwise([*member_at.tolist(), end])
+    ids = assignment.ids
+    for m, (start, stop) in zip(of_member.keys.tolist(), bounds, strict=True):
+        encoded[ids[m]] = data[start:stop]
+    return encoded
+
+
+def overlapping(buffer: NDArray[np.uint8] | bytes, dtype: str) -> NDArray[Any]:
+    """Return a view of ``buffer`` that has, at every position, the value that begins there."""
+    size = np.dtype(dtype).itemsize
+    return np.ndarray(max(len(buffer) - size + 1, 0), dtype, buffer, strides=(1,))

@@ -1,0 +1,260 @@
+"""The leadership of a group by one consumer: its assignments, and whether leaders moved since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
+from assignors.encoding import read_members
+from assignors.group import UNASSIGNED, AssignedPartitions, Group, Members
+from assignors.group_leader.history import Assignment
+from assignors.group_leader.logs import GroupContext, format_error, log
+from assignors.group_leader.metadata import Leaders, Metadata, is_topic_name
+from assignors.group_leader.ownership import Ownership
+from assignors.group_leader.rebalance import REVOCATION_TIMEOUT, Rebalance
+from assignors.leader_moves import NO_GAIN, Gain, RefreshPolicy, RefreshState, observe
+from assignors.model import Assignor, LeaderRacks, Member, WeightSource
+from assignors.weights import traffic_weights
+
+ReadMetadata = Callable[[Iterable[str]], Metadata]
+"""Returns what a client's metadata has of some topics."""
+
+PARTITIONS_PER_CHECK = 10_000
+"""A group of more partitions is checked less often, in proportion."""
+
+DescribedMember = tuple[str, str | None, bytes, bytes]
+"""Member id, instance id, subscription and assignment."""
+
+
+class Leadership:
+    """What one consumer does as the leader of its group, under one protocol name.
+
+    ``monitor`` decides when moved leaders justify a rebalance; None if the policy is None.
+    """
+
+    def __init__(self, rebalance: Rebalance, policy: RefreshPolicy | None) -> None:
+        self._rebalance = rebalance
+        self.monitor = None if policy is None else LeaderMoveMonitor(policy, rebalance)
+        self._ownership: Ownership | None = None
+
+    def assign(
+        self,
+        members: Members,
+        leaders: Leaders,
+        deleted_topics: frozenset[str],
+        context: GroupContext,
+        now: float,
+    ) -> Assignment:
+        """Return every member's assignment, and start to monitor the leaders it was made for.
+
+        ``leaders`` are those of `topics_of` the members. ``deleted_topics`` are subscribed topics
+        that brokers report as unknown; ``now`` is the time of the monitor's clock. Never raises
+        because of what a member sent.
+        """
+        made = self._rebalance.run(members, leaders, deleted_topics, context, self._ownership)
+        self._ownership = made.ownership
+        if self.monitor is not None:
+            assigned = None if made.withheld else made.assigned
+            self.monitor.start(context.generation, members, assigned, leaders, now)
+        return made
+
+    def follow(self) -> None:
+        """Note that another member leads: what members can own is not known from then on."""
+        self._ownership = None
+
+    def on_revocation_timeout(self, context: GroupContext, withheld: int) -> None:
+        """Note that members did not revoke in time, before this member requests a rebalance.
+
+        They have had REVOCATION_TIMEOUT seconds, in a group that was stable. Logs it.
+        """
+        if self._ownership is not None and self._ownership.generation == context.generation:
+            self._ownership = self._ownership.timed_out()
+        log.warning(
+            "requesting a rebalance because withheld partitions were not revoked in time: %s"
+            " withheld=%d seconds=%.0f",
+            context,
+            withheld,
+            REVOCATION_TIMEOUT,
+        )
+
+    def resume(
+        self,
+        described: Iterable[DescribedMember],
+        read_metadata: ReadMetadata,
+        context: GroupContext,
+        now: float,
+    ) -> None:
+        """Monitor the assignment in force, which this member made before it restarted.
+
+        ``described`` is what brokers return of the members. Only topics are monitored of which this
+        consumer has metadata. Never raises because of what a member sent.
+        """
+        if self.monitor is None:
+            return
+        described = list(described)
+        members = read_members((id, instance_id, sent) for id, instance_id, sent, _ in described)
+        leaders = read_metadata(topics_of(members))[0]
+        assigned = {}
+        for member_id, _, _, assignment in described:
+            with suppress(ConsumerProtocolError):
+                assigned[member_id] = SubscriptionReader().read_assignment(assignment)
+        group = Group.of(members, leaders.racks)
+        # The leaders that the assignment was made for are unknown: the first check compares it.
+        unknown: dict[str, list[str | None]] = {
+            topic: [None] * len(row) for topic, row in leaders.racks.items()
+        }
+        in_force = group.assignment(group.members_of(assigned))
+        leaders = replace(leaders, racks=unknown)
+        self.monitor.start(context.generation, members, in_force, leaders, now)
+
+
+def topics_of(members: Members) -> set[str]:
+    """Return the topics that members subscribe to, without names that no topic can have."""
+    return {name for name in members.topics if is_topic_name(name)}
+
+
+# ---- Leaders that moved since the assignment.
+
+
+class LeaderMoveMonitor:
+    """Decides when to request a rebalance, on the member that made the assignment in force.
+
+    Nothing here raises: an error costs locality and a line in the log.
+    """
+
+    def __init__(self, policy: RefreshPolicy, rebalance: Rebalance) -> None:
+        self._policy = policy
+        self._rebalance = rebalance
+        self._current: tuple[Members, AssignedPartitions, Leaders] | None = None
+        self._state: RefreshState | None = None
+        self._generation = 0
+        self._partitions = 0
+        self._last_gain: tuple[Leaders, Gain] | None = None
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one check to the next."""
+        return self._policy.check_interval * max(1.0, self._partitions / PARTITIONS_PER_CHECK)
+
+    def start(
+        self,
+        generation: int,
+        members: Members,
+        assigned: AssignedPartitions | None,
+        leaders: Leaders,
+        now: float,
+    ) -> None:
+        """Monitor what ``members`` are assigned in that generation, made for ``leaders``.
+
+        None monitors nothing: partitions are withheld, and another round follows.
+        """
+        # An assignment is made twice in a generation if the brokers missed the first.
+        same_leader = generation <= 1 or generation in (self._generation, self._generation + 1)
+        before = (self._state or RefreshState()) if same_leader else None
+        self._state, self._generation = self._policy.initial_state(before, now), generation
+        self._current = self._last_gain = None
+        self._partitions = sum(map(len, leaders.racks.values()))
+        if assigned is not None:
+            self._current = members, assigned, leaders
+
+    def check(self, read: ReadMetadata, now: float, context: GroupContext) -> bool:
+        """Return whether to request a rebalance. If so, the reason is logged at INFO."""
+        if self._current is None or self._state is None:
+            return False
+        try:
+            return self._check(self._current, self._state, read, now, context)
+        except Exception as error:  # noqa: BLE001 - the consumer must go on
+            self._rebalance.log_once.log(
+                ("refresh", type(error)),
+                "checking for moved leaders failed: %s protocol=%s error=%s",
+                context,
+                self._rebalance.name,
+                format_error(error),
+                level=logging.ERROR,
+                traceback_of=error,
+            )
+        return False
+
+    def _check(
+        self,
+        current: tuple[Members, AssignedPartitions, Leaders],
+        state: RefreshState,
+        read: ReadMetadata,
+        now: float,
+        context: GroupContext,
+    ) -> bool:
+        members, assigned, assigned_for = current
+        leaders, partitions = read(assigned_for.racks)
+        if _partition_counts(leaders) != _partition_counts(assigned_for):
+            # The client rebalances by itself when partitions are added or deleted.
+            self._state = replace(state, observation=None)
+            return False
+        # With the leaders that it was made for, an assignment has nothing to gain. Otherwise a
+        # group whose assignor fails, for example, would rebalance again and again.
+        moved = leaders.racks != assigned_for.racks
+        gain = self._gain(members, assigned, leaders) if moved else NO_GAIN
+        observation = observe(leaders.racks, partitions, leaders.broker_racks.keys(), gain)
+        self._state, request = self._policy.step(state, observation, now)
+        if request:
+            log.info(
+                "requesting a rebalance because leaders moved: %s protocol=%s stable_seconds=%.0f"
+                " partitions=%d off_rack=%d off_rack_after=%d gain=%.1f%%",
+                context,
+                self._rebalance.name,
+                now - self._state.stable_since,
+                observation.partitions,
+                observation.gain.off_rack,
+                observation.gain.off_rack_after,
+                100 * observation.gain.improvement / observation.partitions,
+            )
+        return request
+
+    def _gain(self, members: Members, assigned: AssignedPartitions, leaders: Leaders) -> Gain:
+        """Return the gain, computed only if leaders moved to other racks since the last check."""
+        if self._last_gain is None or self._last_gain[0].racks != leaders.racks:
+            weights = self._rebalance.resolve_weights(leaders.racks)
+            owners = members.owning(assigned)
+            gain = locality_gain(self._rebalance.assignor, owners, leaders.racks, weights)
+            self._last_gain = leaders, gain
+        return self._last_gain[1]
+
+
+def _partition_counts(leaders: Leaders) -> dict[str, int]:
+    return {topic: len(row) for topic, row in leaders.racks.items()}
+
+
+def locality_gain(
+    assignor: Assignor,
+    members: Sequence[Member],
+    leader_racks: LeaderRacks,
+    weights: WeightSource | None = None,
+) -> Gain:
+    """Return the gain of a new assignment for ``members``, who own the assignment in force.
+
+    Partitions without an owner do not count. Raises what ``assignor`` raises.
+    """
+    group = Group.of(members, leader_racks)
+    before = group.owners()
+    after = group.members_of(assignor.assign(members, leader_racks, weights).partitions)
+    compared = (before != UNASSIGNED) & (after != UNASSIGNED)
+    if not compared.any():
+        return NO_GAIN
+    before, after = (np.where(compared, owner, UNASSIGNED) for owner in (before, after))
+    traffic = traffic_weights(group, weights)
+    improvement = 0
+    for crossing_before, crossing_after in zip(
+        traffic.crossings(group, before), traffic.crossings(group, after), strict=True
+    ):
+        if crossing_after > crossing_before:
+            break
+        improvement = max(improvement, crossing_before - crossing_after)
+    return Gain(
+        improvement=improvement * len(before) / traffic.total(np.ones(len(before), bool)),
+        off_rack=int(group.crossings(before)[-1]),
+        off_rack_after=int(group.crossings(after)[-1]),
+    )
