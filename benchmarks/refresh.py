@@ -12,9 +12,9 @@ from typing import Any
 from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
 from assignors.group_leader import GroupContext, LogOnce
-from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.leadership import LeaderMoveMonitor
 from assignors.group_leader.rebalance import Rebalance
-from assignors.kafka_python.leading import read_metadata
+from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_response, update_metadata
 
@@ -47,9 +47,10 @@ class GroupLeader:
         joined = Members.of(
             Member(f"m{n:03}", subscription, RACKS[n % len(RACKS)]) for n in range(members)
         )
-        result = rebalance.run(joined, self._read(joined.topics)[0])
+        leaders, _ = self._read(joined.topics)
+        assigned = rebalance.run(joined, leaders).assigned
         self._monitor = LeaderMoveMonitor(RefreshPolicy(), rebalance)
-        self._monitor.start(1, joined, result, 0.0)
+        self._monitor.start(1, joined, assigned, leaders, 0.0)
 
     def metadata_update(self) -> Callable[[], None]:
         """Return a function that decodes a metadata response and applies it."""

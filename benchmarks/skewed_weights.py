@@ -1,4 +1,5 @@
-"""The off-rack traffic of groups with skewed weights, and its excess over the true optimum.
+"""The off-rack traffic of groups with skewed weights, its excess over the true optimum, and the
+heaviest member's load over the mean with ``balance="bytes"``.
 
 The optimum is that of the exact weights, computed with all of their 53 bits however long that
 takes. Weights are log-normal; a tenth of the leaders have moved since the last assignment.
@@ -22,8 +23,9 @@ def measure(
     assignor: LeaderRackAwareCooperativeSticky | LeaderRackAwareRange,
     shape: tuple[int, int, int],
     sigma: float,
-) -> tuple[float, float]:
-    """Return milliseconds of CPU, and the share by which the minimum weight is exceeded."""
+) -> tuple[float, float, float]:
+    """Return milliseconds of CPU, the share by which the minimum weight is exceeded, and the load
+    of the heaviest member over the mean."""
     partitions, count, topics = shape
     rng = random.Random(f"{shape} {sigma}")
     leaders: dict[str, list[str | None]] = {
@@ -50,24 +52,29 @@ def measure(
         )
 
     start = time.process_time()
-    assignor.assign(members, leaders, weights)
+    again = assignor.assign(members, leaders, weights).partitions
     milliseconds = (time.process_time() - start) * 1e3
     weight = off_rack()
     with mock.patch.object(traffic_weights, "PRECISIONS", ((float("inf"), 53),)):
         optimum = off_rack()
-    return milliseconds, weight / optimum - 1 if optimum else 0.0
+    loads = [sum(weights[t][n] for t, row in own.items() for n in row) for own in again.values()]
+    heaviest = max(loads) / (sum(loads) / len(loads))
+    return milliseconds, weight / optimum - 1 if optimum else 0.0, heaviest
 
 
 def main() -> None:
     """Print a table, each row as soon as it is measured."""
     print(f"{'partitions/members/topics':<27}{'sigma':>6}{'sticky ms':>11}{'excess':>10}", end="")
-    print(f"{'range ms':>11}{'excess':>10}")
+    print(f"{'range ms':>11}{'excess':>10}{'bytes ms':>11}{'heaviest':>10}")
     for shape in SHAPES:
         for sigma in SIGMAS:
             row = f"{'/'.join(map(str, shape)):<27}{sigma:>6.0f}"
             for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
-                milliseconds, excess = measure(assignor, shape, sigma)
+                milliseconds, excess, _ = measure(assignor, shape, sigma)
                 row += f"{milliseconds:>11.1f}{excess:>10.5%}"
+            even = LeaderRackAwareCooperativeSticky(balance="bytes")
+            milliseconds, _, heaviest = measure(even, shape, sigma)
+            row += f"{milliseconds:>11.1f}{heaviest:>10.3f}"
             print(row, flush=True)
 
 

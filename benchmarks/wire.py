@@ -12,11 +12,11 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import MetadataResponse
 
 from assignors import Member
-from assignors.client_assignor import BoundAssignor
+from assignors.encoding import encode_assignment, read_members
 from assignors.group_leader import GroupContext
+from assignors.group_leader.leadership import Leadership
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from assignors.kafka_python.leading import read_metadata
-from assignors.subscriptions import read_members
+from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.shapes import RACKS, Leaders
 
 METADATA_VERSION = 9
@@ -100,13 +100,15 @@ def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[],
     """Return our leader's work, from encoded subscriptions to encoded assignments."""
     cluster = cluster_metadata(leaders)
     response = joined_members(members, 3)
-    bound = BoundAssignor(LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0]))
+    strategy = LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0])
+    leadership = Leadership(strategy.rebalance, strategy.refresh)
 
     def run() -> object:
         joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
         leaders, _ = read_metadata(cluster, joined.topics)
-        result = bound.assign(joined, leaders, frozenset(), GroupContext("benchmark", 1), 0.0)
-        return result.assignments.encode()
+        context = GroupContext("benchmark", 1)
+        result = leadership.assign(joined, leaders, frozenset(), context, 0.0)
+        return encode_assignment(result.assigned)
 
     return run
 
