@@ -13,15 +13,21 @@ from pyspark.sql import functions as F
 
 from rack_traffic import delta
 from rack_traffic.errors import InputError
-from rack_traffic.options import EstimationOptions, Interval
+from rack_traffic.flow_formats import read_flows
+from rack_traffic.options import EstimationOptions, FlowOptions, Interval
 from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
+from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
-from rack_traffic.storage import read_table, read_valid_snapshots
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
+from rack_traffic.storage import ValidatedSnapshots, read_table, read_valid_snapshots
+from rack_traffic.transforms.broker_racks import broker_racks
+from rack_traffic.transforms.flows import located_flows, measured_flows
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
+from rack_traffic.what_if.producers import producers_what_if
 from rack_traffic.what_if.ranking import ranking
+from rack_traffic.writers import Writers
 
 Clock = Callable[[], datetime]
 """Returns the current time, aware."""
@@ -32,7 +38,8 @@ class BatchOptions:
     """Input and output of a batch job.
 
     ``source`` is the folder of the snapshots and ``target`` the folder of the tables (paths or
-    URLs). Only the hours in [since, until) are computed and replaced; None is no limit.
+    URLs). Only the hours in [since, until) are computed and replaced; None is no limit. ``flows``
+    are measured beside the estimate; None: not.
     """
 
     source: str
@@ -41,6 +48,8 @@ class BatchOptions:
     until: datetime | None = None
     prices: PriceTable = field(default_factory=PriceTable)
     estimation: EstimationOptions = field(default_factory=EstimationOptions)
+    writers: Writers = field(default_factory=Writers)
+    flows: FlowOptions | None = None
 
     def path(self, table: str) -> str:
         """Return the folder of an output table."""
@@ -54,21 +63,27 @@ class BatchOptions:
             "since": self.since,
             "until": self.until,
             "prices": [asdict(rule) for rule in self.prices.rules],
+            "source_of_prices": self.prices.source,
+            "writers": self.writers.shares,
             "estimation": asdict(self.estimation),
+            "flows": None if self.flows is None else self.flows.path,
         }
 
 
 def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
     """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
-    target folder, and return the summary.
+    target folder, with measured flows also ``flows_hourly``, and return the summary.
 
-    They replace those of an earlier run; of ``partition_hours`` and ``hourly``, the hours in
-    [since, until) only. Raise InputError.
+    They replace those of an earlier run; of tables of hours, the hours in [since, until) only.
+    Raise InputError.
     """
     refuse_stream_tables(spark, options)
     began = clock()
-    validated = read_valid_snapshots(spark, options.source, *_input_period(options))
-    log.info("counting snapshot rows")
+    names = ESTIMATE_TABLES if options.flows is None else SNAPSHOT_TABLES
+    validated = read_valid_snapshots(spark, options.source, *_input_period(options), names)
+    if options.flows is not None:
+        validated.tables["flows"] = read_flows(spark, options.flows.path, options.flows.format)
+    log.info("counting input rows")
     counts = validated.counts()
     rejected = validated.rejected_rows(counts)
     # An empty table is written too: it replaces the rejected rows of an earlier run.
@@ -80,19 +95,54 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     log.info("computing bytes and cost per pair of racks and hour")
     # Read back, so that Spark does not compute the hours a second time.
     written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
-    priced = priced_hours(_filtered(written, period), options.prices)
+    priced = priced_hours(_filtered(written, period), options.prices, options.writers)
     _write(priced, F.to_date("hour"), options, "hourly", period)
     hourly = read_table(spark, options.path("hourly"), HOURLY)
+    measured = {}
+    if options.flows is not None:
+        log.info("computing bytes of flows")
+        measured = _write_flows(spark, options, options.flows, validated)
     summary = {
         "began": began,
         "ended": clock(),
         "options": options.as_dict(),
         "input": {table: asdict(each) for table, each in counts.items()},
         "traffic": traffic_totals(_filtered(hourly, period)),
+        "measured": measured,
     }
     line = spark.range(0, 1, 1, 1).select(F.lit(summary_json(summary)).alias("value"))
     line.write.mode("overwrite").text(options.path("summary"))
     return summary
+
+
+def _write_flows(
+    spark: SparkSession,
+    options: BatchOptions,
+    flows: FlowOptions,
+    validated: ValidatedSnapshots,
+) -> dict[str, int]:
+    """Write the table ``flows_hourly``; return kind to bytes."""
+    period = _period_condition(options)
+    measured = measured_flows(
+        validated.tables["flows"].valid,
+        validated.tables["listeners"].valid,
+        validated.snapshots.members,
+        broker_racks(validated.snapshots.brokers),
+        flows.brokers,
+    ).persist()
+    try:
+        clients = [row["client"] for row in measured.select("client").distinct().collect()]
+        networks = spark.createDataFrame(
+            [(client, flows.rack_of(client)) for client in sorted(clients)],
+            "client string, network_rack string",
+        )
+        rows = _filtered(located_flows(measured, networks), period)
+        _write(rows, F.to_date("hour"), options, "flows_hourly", period)
+    finally:
+        measured.unpersist()
+    written = _filtered(read_table(spark, options.path("flows_hourly"), FLOWS_HOURLY), period)
+    sums = written.groupBy("kind").agg(F.sum("bytes").alias("bytes")).orderBy("kind")
+    return {row["kind"]: row["bytes"] for row in sums.collect()}
 
 
 def refuse_stream_tables(spark: SparkSession, options: BatchOptions) -> None:
@@ -107,16 +157,27 @@ def refuse_stream_tables(spark: SparkSession, options: BatchOptions) -> None:
 def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) -> DataFrame:
     """Write the tables ``what_if`` and ``ranking`` into the target folder; return the ranking.
 
-    The input is the table ``partition_hours`` there and the snapshots. Raise InputError.
+    The input is the tables ``partition_hours`` and ``hourly`` there, and the snapshots. Raise
+    InputError.
     """
     validated = read_valid_snapshots(spark, options.source, *_input_period(options))
     hours = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
-    hours = _filtered(hours, _period_condition(options))
+    period = _period_condition(options)
+    hours = _filtered(hours, period)
     inputs = group_inputs(validated.snapshots, hours, interval, options.estimation.max_gap)
     inputs = inputs.persist()
     try:
         log.info("computing the cost of each group under each scenario")
-        rows = what_if(inputs, options.prices)
+        rows = what_if(inputs, options.prices).unionByName(
+            producers_what_if(
+                _filtered(read_table(spark, options.path("hourly"), HOURLY), period),
+                hours,
+                validated.snapshots.brokers,
+                options.prices,
+                interval,
+                options.estimation.max_gap,
+            )
+        )
         _write(rows, F.to_date("interval_start"), options, "what_if", None)
     finally:
         inputs.unpersist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -15,6 +16,34 @@ class Interval(StrEnum):
     ALL = "all"
     DAY = "day"
     HOUR = "hour"
+
+
+class FlowFormatName(StrEnum):
+    """The formats of `rack_traffic.flow_formats`."""
+
+    AWS = "aws"
+    GCP = "gcp"
+    AZURE = "azure"
+    GENERIC = "generic"
+
+
+Endpoints = Mapping[tuple[str, int | None], tuple[str, int]]
+"""Address and port (None: any) to cluster and broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOptions:
+    """Input of measured flows.
+
+    ``path`` is the folder of flow records and ``format`` the name of their format, None: it is
+    recognised. ``brokers`` has the endpoints of load balancers and NAT. ``rack_of`` returns the
+    rack of a client's address, None if it is unknown.
+    """
+
+    path: str
+    format: FlowFormatName | None
+    brokers: Endpoints
+    rack_of: Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,6 @@ from rack_traffic.snapshot_tables import DOUBLE, INT, LONG, TEXT, TIME, Columns
 
 HOURS_PER_MONTH = 730.0
 
-KINDS = ("consume", "replicate", "produce")
-"""Kinds of traffic, in the order in which they are shown."""
-
 PARTITION_HOURS: Columns = {
     "cluster": TEXT,
     "kind": TEXT,
@@ -47,6 +44,7 @@ HOURLY: Columns = {
     "from_rack": TEXT,
     "to_rack": TEXT,
     "hour": TIME,
+    "source": TEXT,
     "crossed_level": INT,
     "bytes": LONG,
     "estimated_bytes": LONG,
@@ -56,9 +54,38 @@ HOURLY: Columns = {
 }
 """Bytes and cost per pair of racks and hour; columns as in PARTITION_HOURS.
 
+``source`` is ``estimated`` (from offsets and sizes of logs, as in PARTITION_HOURS) or ``assumed``:
+the racks of producers are those that ``rack_traffic.writers`` assumes. ``measured`` is reserved for
+bytes that clients or brokers counted per pair of racks.
+
 ``crossed_level`` is 0 within one rack, else the topmost level at which the racks differ: 1 is the
 top level of rack paths, and the only level of plain rack names. It is null if a rack is unknown,
 and so are ``price_per_gb`` and ``cost``."""
+
+FLOWS_HOURLY: Columns = {
+    "cluster": TEXT,
+    "kind": TEXT,
+    "client": TEXT,
+    "group": TEXT,
+    "groups": INT,
+    "from_rack": TEXT,
+    "to_rack": TEXT,
+    "hour": TIME,
+    "rack_source": TEXT,
+    "network_rack": TEXT,
+    "bytes": LONG,
+    "opposite_bytes": LONG,
+}
+"""Bytes that flow records counted, per client and hour; ``kind`` is as in PARTITION_HOURS.
+
+``bytes`` went from ``from_rack`` to ``to_rack``, and ``opposite_bytes``, which are requests and
+acknowledgements, the other way. ``client`` is an address; for ``replicate`` that of the broker that
+connects. ``groups`` is the number of groups with a member at the address then, and ``group`` the
+name if it is one; null if no snapshots of members cover the time, and for brokers. ``rack_source``
+is where the client's rack is known from: ``member``, ``mapping`` (the file of addresses),
+``broker`` or null. ``network_rack`` is the rack of the address in that file, if it has one."""
+
+RACK_AWARE_PRODUCERS = "rack_aware_producers"
 
 SCENARIOS = (
     "as_is",
@@ -70,11 +97,17 @@ SCENARIOS = (
     "rackward_after_leader_layout",
     "leader_layout",
     "follower_fetching",
+    RACK_AWARE_PRODUCERS,
 )
 """The scenarios of the what-if, in the order in which they are shown.
 
 A group that brokers assign (KIP-848) has ``as_is``, ``leader_layout`` and ``follower_fetching``:
-its members keep what they own. Every other group has all but ``leader_layout``."""
+its members keep what they own. Every other group has all but ``leader_layout`` and
+``rack_aware_producers``, which PRODUCERS have beside ``as_is``."""
+
+PRODUCERS, REPLICATION = "(producers)", "(replication)"
+"""In WHAT_IF and RANKING, in the column ``group``: all producers of a cluster, and the copies of
+all followers, which have ``as_is`` only."""
 
 LEADER_LAYOUTS = ("rackward_after_leader_layout", "leader_layout")
 """The scenarios in which leaders move: for all groups that share topics, or for none."""
@@ -112,7 +145,7 @@ WHAT_IF: Columns = {
 and ``follower_fetching``, else the scenario's. A partition is off-rack if both racks are known and
 differ, and unknown if one of them is unknown. ``max_partitions`` to ``mean_bytes`` are per member.
 ``moves`` partitions change their member. ``shared_topics`` of the group's topics have other groups
-too.
+too. For PRODUCERS and REPLICATION all of these are 0.
 
 ``hours`` is the time within the interval that snapshots cover, from which ``cost_per_month`` is
 extrapolated. Leaders are laid out for all groups together that share topics, directly or through
@@ -148,6 +181,7 @@ REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
 OUTPUT_TABLES: Mapping[str, Columns] = {
     "partition_hours": PARTITION_HOURS,
     "hourly": HOURLY,
+    "flows_hourly": FLOWS_HOURLY,
     "what_if": WHAT_IF,
     "ranking": RANKING,
     "rejected_rows": REJECTED_ROWS,

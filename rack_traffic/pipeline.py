@@ -5,6 +5,7 @@ Transforms are pure; the two jobs that have to run before a table can be compute
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from rack_traffic.transforms.collectors import one_collector, several_collectors
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
 from rack_traffic.transforms.hours import (
-    RACK_PAIR,
+    PRICE_KEY,
     hourly,
     rack_pairs,
     split_by_hour,
@@ -28,6 +29,7 @@ from rack_traffic.transforms.hours import (
 from rack_traffic.transforms.log_growth import log_growth
 from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import PARTITION, partition_states
+from rack_traffic.writers import Writers
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
 _APPENDED_KEYS = ("cluster", "topic", "partition", "kind")
@@ -63,25 +65,48 @@ def partition_hours(snapshots: Snapshots, estimation: EstimationOptions) -> Data
     return consumed.unionByName(appended)
 
 
+PriceKey = tuple[str, str, str | None, str | None]
+"""Values of PRICE_KEY."""
+
 _PRICED_PAIRS = pa.schema(
     [
-        *((name, pa.string()) for name in RACK_PAIR),
+        *((name, pa.string()) for name in PRICE_KEY),
         ("crossed_level", pa.int32()),
         ("price_per_gb", pa.float64()),
     ]
 )
 
 
-def priced_hours(partition_hours: DataFrame, prices: PriceTable) -> DataFrame:
+def priced_hours(partition_hours: DataFrame, prices: PriceTable, writers: Writers) -> DataFrame:
     """Return the table HOURLY from rows of PARTITION_HOURS.
 
     They are read twice: a job collects their pairs of racks, of which there are few.
     """
-    pairs = rack_pairs(partition_hours).collect()
-    levels = [crossed_level(pair.from_rack, pair.to_rack) for pair in pairs]
-    columns = [[pair[name] for pair in pairs] for name in RACK_PAIR]
-    priced = pa.table([*columns, levels, [prices.price(*pair) for pair in pairs]], _PRICED_PAIRS)
-    return hourly(partition_hours, partition_hours.sparkSession.createDataFrame(priced))
+    pairs = {tuple(pair) for pair in rack_pairs(partition_hours).collect()}
+    declared = {rack for shares in writers.shares.values() for rack in shares}
+    racks_of: dict[str, set[str]] = {}
+    for cluster, _, _, rack in pairs:
+        racks_of.setdefault(cluster, {*declared}).add(rack)
+    keys = {
+        (cluster, kind, source, rack)
+        for cluster, kind, known, rack in pairs
+        for source in (racks_of[cluster] if known is None and kind == "produce" else [known])
+    }
+    priced = partition_hours.sparkSession.createDataFrame(priced_pairs(keys, prices))
+    return hourly(partition_hours, writers, priced)
+
+
+def priced_pairs(keys: Iterable[PriceKey], prices: PriceTable) -> pa.Table:
+    """Return the columns PRICE_KEY, ``crossed_level`` and ``price_per_gb`` of each of ``keys``."""
+    rows = [
+        {
+            **dict(zip(PRICE_KEY, key, strict=True)),
+            "crossed_level": crossed_level(*key[2:]),
+            "price_per_gb": prices.price(key[0], *key[2:], kind=key[1]),
+        }
+        for key in keys
+    ]
+    return pa.Table.from_pylist(rows, _PRICED_PAIRS)
 
 
 def _sum_by_hour(intervals: DataFrame, keys: tuple[str, ...], **constants: str | None) -> DataFrame:

@@ -19,6 +19,9 @@ from placement_core.plugins import is_plugin, load_plugin
 from rack_traffic.errors import PriceTableError
 
 GB = 10**9
+KINDS = ("consume", "replicate", "produce")
+"""Kinds of traffic, in the order in which they are shown."""
+
 DEFAULT_PER_GB = 0.02
 """A usual price between availability zones, both directions together."""
 
@@ -30,10 +33,10 @@ ENTRY_POINT_GROUP = "rackward.prices"
 class PriceRule:
     """A rule: the price per GB of crossings that match all its other fields.
 
-    ``level`` is the level that is crossed (1: the top level of rack paths), ``from_rack`` and
-    ``to_rack`` are prefixes of rack paths, such as ``/dc1``; None matches everything. With
-    ``both_directions`` the rule also applies from ``to_rack`` to ``from_rack``. Raises
-    PriceTableError for invalid values.
+    ``kind`` is one of KINDS, ``level`` is the level that is crossed (1: the top level of rack
+    paths), ``from_rack`` and ``to_rack`` are prefixes of rack paths, such as ``/dc1``; None matches
+    everything. With ``both_directions`` the rule also applies from ``to_rack`` to ``from_rack``.
+    Raises PriceTableError for invalid values.
     """
 
     per_gb: float
@@ -42,6 +45,7 @@ class PriceRule:
     from_rack: str | None = None
     to_rack: str | None = None
     both_directions: bool = True
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.per_gb, int | float) and 0 <= self.per_gb < math.inf):
@@ -50,31 +54,38 @@ class PriceRule:
             raise PriceTableError(
                 f"level is {self.level!r}: give 1 for the top level, 2 for the next"
             )
+        if self.kind not in (None, *KINDS):
+            raise PriceTableError(f"kind is {self.kind!r}: give one of {', '.join(KINDS)}")
 
     @property
-    def specificity(self) -> tuple[int, bool, bool]:
+    def specificity(self) -> tuple[bool, int, bool, bool]:
         """Return a sort key: of the rules that match, the one with the largest key applies."""
         levels = sum(len(parse_rack(rack) or ()) for rack in (self.from_rack, self.to_rack))
-        return levels, self.level is not None, self.cluster is not None
+        return self.kind is not None, levels, self.level is not None, self.cluster is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
     """Rules for crossings; traffic within a rack is free.
 
-    Of the rules that match, the one with the longest rack prefixes applies, then one with a level,
-    then one with a cluster, then the last one.
+    Of the rules that match, one with a kind applies, then the one with the longest rack prefixes,
+    then one with a level, then one with a cluster, then the last one. ``source`` says where the
+    prices of a preset are published, and when they were looked up.
     """
 
     rules: tuple[PriceRule, ...] = (PriceRule(DEFAULT_PER_GB),)
+    source: str = ""
 
     def sorted_rules(self) -> list[PriceRule]:
         """Return the rules in the order in which they are tried."""
         numbered = sorted(enumerate(self.rules), key=lambda each: (each[1].specificity, each[0]))
         return [rule for _, rule in reversed(numbered)]
 
-    def price(self, cluster: str, from_rack: str | None, to_rack: str | None) -> float | None:
-        """Return the price per GB; None if a rack is unknown, 0 within a rack or without a rule."""
+    def price(
+        self, cluster: str, from_rack: str | None, to_rack: str | None, kind: str = "consume"
+    ) -> float | None:
+        """Return the price per GB of traffic of one of KINDS; None if a rack is unknown, 0 within a
+        rack or without a rule."""
         one, other = parse_rack(from_rack), parse_rack(to_rack)
         level = crossed_level(from_rack, to_rack)
         if one is None or other is None or level is None:
@@ -84,11 +95,38 @@ class PriceTable:
         for rule in self.sorted_rules():
             if (
                 rule.cluster in (None, cluster)
+                and rule.kind in (None, kind)
                 and rule.level in (None, level)
                 and _matches(rule, one, other)
             ):
                 return float(rule.per_gb)
         return 0.0
+
+
+_LOOKED_UP = "looked up in public copies on 2026-11-26"
+PRESETS: Mapping[str, PriceTable] = {
+    "aws": PriceTable(
+        (PriceRule(0.02),),
+        "Amazon EC2 On-Demand Pricing, Data Transfer: USD 0.01 per GB in each direction between "
+        f"Availability Zones of a region, so 0.02 per GB that crosses ({_LOOKED_UP})",
+    ),
+    "aws-msk": PriceTable(
+        (PriceRule(0.02), PriceRule(0.0, kind="replicate")),
+        "Amazon MSK Pricing: replication between brokers has no charge; clients as in Amazon EC2 "
+        f"On-Demand Pricing, USD 0.01 per GB in each direction ({_LOOKED_UP})",
+    ),
+    "gcp": PriceTable(
+        (PriceRule(0.01),),
+        "Google Cloud, Virtual Private Cloud pricing: USD 0.01 per GB that leaves a zone for "
+        f"another one of the region; what arrives has no charge ({_LOOKED_UP})",
+    ),
+    "azure": PriceTable(
+        (PriceRule(0.0),),
+        "Azure Bandwidth pricing: no charge between Availability Zones, which Microsoft announced "
+        f"in May 2024 ({_LOOKED_UP})",
+    ),
+}
+"""Published prices between zones of one region, by name. Contracts and regions may differ."""
 
 
 def crossed_level(from_rack: str | None, to_rack: str | None) -> int | None:
@@ -111,18 +149,19 @@ class PriceSource(Protocol):
 
 
 def load_prices(name: str, properties: Mapping[str, str] | None = None) -> PriceTable:
-    """Return the table of a plug-in (an entry point or ``module:Class``), or else of a file.
+    """Return the table of PRESETS, of a plug-in (an entry point or ``module:Class``) or of a file.
 
     A plug-in is constructed by :func:`placement_core.plugins.load_plugin`. A file whose name is
-    also that of a plug-in is read as ``./NAME``. Raises PriceTableError and InvalidOptionError.
+    also that of a preset or a plug-in is read as ``./NAME``. Raises PriceTableError and
+    InvalidOptionError.
     """
-    if not is_plugin(name, ENTRY_POINT_GROUP):
+    if name in PRESETS or not is_plugin(name, ENTRY_POINT_GROUP):
         if properties:
             raise InvalidOptionError(
-                f"prices {name!r} is a file, which has no properties: give a plug-in, or leave out "
+                f"prices {name!r} has no properties: give a plug-in, or leave out "
                 f"{', '.join(sorted(properties))}"
             )
-        return read_prices(Path(name))
+        return PRESETS.get(name) or read_prices(Path(name))
     source: PriceSource = load_plugin(
         "price table", name, properties or {}, {}, ENTRY_POINT_GROUP, "price_table"
     )
@@ -165,7 +204,7 @@ def read_prices(path: Path) -> PriceTable:
 
 def parse_prices(rows: Sequence[Mapping[str, Any]], source: str) -> PriceTable:
     """Return rules from rows of texts or values. Raise PriceTableError, which names ``source``."""
-    names = ("per_gb", "cluster", "level", "from_rack", "to_rack", "both_directions")
+    names = ("per_gb", "kind", "cluster", "level", "from_rack", "to_rack", "both_directions")
     rules = []
     for number, row in enumerate(rows, 1):
         if unknown := sorted(set(map(str, row)) - set(names)):

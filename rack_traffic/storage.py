@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -18,12 +19,13 @@ from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
 from rack_traffic.session import summarize_error
-from rack_traffic.validation import RULES, RowCounts, ValidatedTable, count_rows, validate
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES
+from rack_traffic.validation import RowCounts, ValidatedTable, count_rows, validate
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSnapshots:
-    """The snapshot tables of a run: ``snapshots`` has the valid rows only."""
+    """The input tables of a run: ``snapshots`` has the valid rows of those for the estimate."""
 
     snapshots: Snapshots
     tables: dict[str, ValidatedTable]
@@ -43,18 +45,22 @@ class ValidatedSnapshots:
 
 
 def read_valid_snapshots(
-    spark: SparkSession, root: str, since: datetime | None, until: datetime | None
+    spark: SparkSession,
+    root: str,
+    since: datetime | None,
+    until: datetime | None,
+    tables: Iterable[str] = ESTIMATE_TABLES,
 ) -> ValidatedSnapshots:
     """Return the snapshots below ``root`` taken in [since, until). Raise InputError."""
     return validate_tables(
-        {name: read_snapshots(spark, root, name, since, until) for name in RULES}
+        {name: read_snapshots(spark, root, name, since, until) for name in tables}
     )
 
 
 def validate_tables(tables: dict[str, DataFrame]) -> ValidatedSnapshots:
-    """Validate each table. Raise InputError."""
-    validated = {name: validate(rows, RULES[name]) for name, rows in tables.items()}
-    snapshots = Snapshots(**{name: table.valid for name, table in validated.items()})
+    """Validate each table; ESTIMATE_TABLES are necessary. Raise InputError."""
+    validated = {name: validate(rows, name) for name, rows in tables.items()}
+    snapshots = Snapshots(**{name: validated[name].valid for name in ESTIMATE_TABLES})
     return ValidatedSnapshots(snapshots, validated)
 
 
@@ -135,19 +141,19 @@ SMALL_BYTES = 2_000_000
 
 
 def is_small(path: str) -> bool:
-    """Return whether the files in a folder of this machine have at most SMALL_BYTES; False for a
-    URL."""
+    """Return whether a file, or the files in a folder, of this machine have at most SMALL_BYTES;
+    False for a URL."""
     if delta.is_url(path):
         return False
-    total = 0
     try:
+        total = os.path.getsize(path) if os.path.isfile(path) else 0
         for folder, _, names in os.walk(path):
             total += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
             if total > SMALL_BYTES:
                 return False
     except OSError:  # A collector has just renamed a file.
         return False
-    return True
+    return total <= SMALL_BYTES
 
 
 def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:

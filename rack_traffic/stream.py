@@ -39,6 +39,7 @@ from rack_traffic.pipeline import Snapshots, partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import KAFKA_CONNECTOR, log, minor
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES
 from rack_traffic.storage import validate_tables
 from rack_traffic.watermark import (
     EPOCH,
@@ -53,6 +54,7 @@ from rack_traffic.watermark import (
     with_batch,
     with_published,
 )
+from rack_traffic.writers import Writers
 
 DAY = timedelta(days=1)
 
@@ -82,6 +84,7 @@ class StreamOptions:
     delay_minutes: float = 10.0
     keep_days: int = 400
     history: timedelta = delta.HISTORY
+    writers: Writers = field(default_factory=Writers)
 
     def path(self, table: str) -> str:
         """Return the folder of a table: ``snapshots/<name>``, ``partition_hours``, ``hourly``,
@@ -150,8 +153,8 @@ def start_stream(
 
 def create_tables(spark: SparkSession, options: StreamOptions) -> None:
     """Create the tables of the stream that do not exist. Raise SparkError without Delta Lake."""
-    for table, schema in SNAPSHOTS.items():
-        delta.create_table(spark, options.store(table), schema, options.history)
+    for table in ESTIMATE_TABLES:
+        delta.create_table(spark, options.store(table), SNAPSHOTS[table], options.history)
     for table, schema in _OUTPUT.items():
         delta.create_table(spark, options.path(table), schema, options.history)
 
@@ -220,8 +223,10 @@ def _append_batch(
         .distinct()
         .collect()
     }
-    given = [table for table in SNAPSHOTS if table in present]
-    validated = validate_tables({table: rows_of_messages(messages, table) for table in SNAPSHOTS})
+    given = [table for table in ESTIMATE_TABLES if table in present]
+    validated = validate_tables(
+        {table: rows_of_messages(messages, table) for table in ESTIMATE_TABLES}
+    )
     for table in given:
         rows = validated.tables[table].valid
         dated = rows.withColumn("date", F.to_date("taken_at"))
@@ -281,7 +286,7 @@ def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptio
         table: _stored(spark, table, options, since.get(table, earliest)).filter(
             F.col("cluster").isin(names)
         )
-        for table in SNAPSHOTS
+        for table in ESTIMATE_TABLES
     }
     hours = partition_hours(Snapshots(**tables), options.estimation)
     condition = " OR ".join(
@@ -293,7 +298,8 @@ def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptio
     rows = hours.withColumn("date", F.to_date("hour")).filter(condition).persist()
     try:
         delta.replace(rows, options.path("partition_hours"), condition)
-        priced = priced_hours(rows, options.prices).withColumn("date", F.to_date("hour"))
+        priced = priced_hours(rows, options.prices, options.writers)
+        priced = priced.withColumn("date", F.to_date("hour"))
         delta.replace(priced, options.path("hourly"), condition)
     finally:
         rows.unpersist()
@@ -321,14 +327,14 @@ def _maintain(
     )
     if EPOCH in (old, new) or new == old:
         return
-    for table in SNAPSHOTS:
+    for table in ESTIMATE_TABLES:
         delta.compact(spark, options.store(table), new.date() - DAY)
     if new.date() == old.date():
         return
     log.info("deleting what is older than needed")
     kept_from = needed_since(after, options.estimation.max_gap).date()
     _keep_last_brokers(spark, kept_from, options)
-    for table in SNAPSHOTS:
+    for table in ESTIMATE_TABLES:
         if table != "brokers":
             delta.delete_before(spark, options.store(table), kept_from)
         delta.remove_old_files(spark, options.store(table))

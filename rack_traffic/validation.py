@@ -6,7 +6,7 @@ table that lacks a column, or has one of the wrong type, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -22,84 +22,47 @@ from pyspark.sql.types import (
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import SNAPSHOTS
 
+REQUIRED = (
+    *("cluster", "group", "state", "broker", "topic", "partition", "replicas"),
+    *("start_offset", "end_offset", "committed_offset", "port", "taken_at"),
+)
+"""Columns that are never null, in every table that has them."""
 
-@dataclass(frozen=True, slots=True)
-class TableRules:
-    """What makes a row of ``table`` valid.
-
-    ``required`` columns are never null. ``invalid_if`` maps a reason to the SQL condition of the
-    rows that are rejected for it; a null condition is false.
-    """
-
-    table: str
-    required: tuple[str, ...]
-    invalid_if: Mapping[str, str]
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Reason to condition; the first condition that holds is reported."""
-        missing = {f"{name} is missing": f"`{name}` is null" for name in self.required}
-        return missing | dict(self.invalid_if)
-
-
-_CLUSTER = {"cluster is empty": "cluster = ''"}
-# No snapshot is older than 2020. A clock that is years ahead would stretch an interval over all
-# of that time.
-_TAKEN_AT = {"taken_at is out of range": "taken_at < '2020-01-01' or taken_at >= '2200-01-01'"}
-_PARTITION = {"topic is empty": "topic = ''", "partition is negative": "partition < 0"}
-
-RULES: dict[str, TableRules] = {
-    each.table: each
-    for each in (
-        TableRules(
-            "brokers",
-            ("cluster", "broker", "taken_at"),
-            _CLUSTER | _TAKEN_AT | {"broker is negative": "broker < 0"},
-        ),
-        TableRules(
-            "partitions",
-            (
-                "cluster",
-                "topic",
-                "partition",
-                "replicas",
-                "start_offset",
-                "end_offset",
-                "taken_at",
-            ),
-            _CLUSTER
-            | _TAKEN_AT
-            | _PARTITION
-            | {
-                "start_offset is negative": "start_offset < 0",
-                "end_offset is below start_offset": "end_offset < start_offset",
-                "size_bytes is negative": "size_bytes < 0",
-                "replicas is empty": "size(replicas) = 0",
-            },
-        ),
-        TableRules(
-            "members",
-            ("cluster", "group", "state", "taken_at"),
-            _CLUSTER
-            | _TAKEN_AT
-            | {
-                "member_id is empty": "member_id = ''",
-                "assignment has a negative partition": (
-                    "exists(assignment, each -> exists(each.partitions, number -> number < 0))"
-                ),
-            },
-        ),
-        TableRules(
-            "commits",
-            ("cluster", "group", "topic", "partition", "committed_offset", "taken_at"),
-            _CLUSTER
-            | _TAKEN_AT
-            | _PARTITION
-            | {"committed_offset is negative": "committed_offset < 0"},
-        ),
-    )
+_INVALID = {
+    "cluster": {"cluster is empty": "cluster = ''"},
+    # No snapshot is older than 2020. A clock that is years ahead would stretch an interval over
+    # all of that time.
+    "taken_at": {"taken_at is out of range": "taken_at < '2020-01-01' or taken_at >= '2200-01-01'"},
+    "broker": {"broker is negative": "broker < 0"},
+    "topic": {"topic is empty": "topic = ''"},
+    "partition": {"partition is negative": "partition < 0"},
+    "start_offset": {"start_offset is negative": "start_offset < 0"},
+    "end_offset": {"end_offset is below start_offset": "end_offset < start_offset"},
+    "size_bytes": {"size_bytes is negative": "size_bytes < 0"},
+    "replicas": {"replicas is empty": "size(replicas) = 0"},
+    "member_id": {"member_id is empty": "member_id = ''"},
+    "assignment": {
+        "assignment has a negative partition": (
+            "exists(assignment, each -> exists(each.partitions, number -> number < 0))"
+        )
+    },
+    "port": {"port is not in 1 to 65535": "port not between 1 and 65535"},
+    "committed_offset": {"committed_offset is negative": "committed_offset < 0"},
 }
-"""Name of a snapshot table to its rules."""
+"""Column to the SQL condition of invalid rows by reason, in every table that has the column."""
+
+
+def rejected_if(table: str) -> dict[str, str]:
+    """Return the SQL condition of rejected rows by reason; the first that holds is reported.
+
+    A null condition is false.
+    """
+    columns = SNAPSHOTS[table].names
+    conditions = {f"{name} is missing": f"`{name}` is null" for name in REQUIRED if name in columns}
+    for name, invalid in _INVALID.items():
+        if name in columns:
+            conditions |= invalid
+    return conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +88,25 @@ class RowCounts:
     rejected: dict[str, int]
 
 
-_REASON = "_reason"
+REASON = "_reason"
+"""The column of ``ValidatedTable.marked`` with the reason."""
 
 
-def validate(rows: DataFrame, rules: TableRules) -> ValidatedTable:
-    """Divide ``rows`` into valid and rejected ones. Raise InputError like :func:`cast_columns`."""
-    typed = cast_columns(rows, rules.table)
-    reasons = [F.when(F.expr(condition), F.lit(why)) for why, condition in rules.reasons.items()]
-    marked = typed.withColumn(_REASON, F.coalesce(*reasons))
-    rejected = marked.filter(F.col(_REASON).isNotNull()).select(
-        F.lit(rules.table).alias("table"),
-        F.col(_REASON).alias("reason"),
+def validate(rows: DataFrame, table: str) -> ValidatedTable:
+    """Divide the rows of a snapshot table into valid and rejected ones. Raise InputError like
+    :func:`cast_columns`."""
+    typed = cast_columns(rows, table)
+    reasons = [
+        F.when(F.expr(condition), F.lit(why)) for why, condition in rejected_if(table).items()
+    ]
+    marked = typed.withColumn(REASON, F.coalesce(*reasons))
+    rejected = marked.filter(F.col(REASON).isNotNull()).select(
+        F.lit(table).alias("table"),
+        F.col(REASON).alias("reason"),
         F.to_json(F.struct(*typed.columns)).alias("row"),
     )
-    valid = marked.filter(F.col(_REASON).isNull()).drop(_REASON)
-    return ValidatedTable(rules.table, valid, rejected, marked)
+    valid = marked.filter(F.col(REASON).isNull()).drop(REASON)
+    return ValidatedTable(table, valid, rejected, marked)
 
 
 def cast_columns(rows: DataFrame, table: str) -> DataFrame:
@@ -166,15 +133,15 @@ def cast_columns(rows: DataFrame, table: str) -> DataFrame:
 def count_rows(tables: Sequence[ValidatedTable]) -> dict[str, RowCounts]:
     """Return the counts of each table by its name; one job that evaluates the rules only."""
     marked = [
-        each.marked.select(F.lit(each.table).alias("table"), F.col(_REASON)) for each in tables
+        each.marked.select(F.lit(each.table).alias("table"), F.col(REASON)) for each in tables
     ]
-    counted = reduce(DataFrame.union, marked).groupBy("table", _REASON).count().collect()
+    counted = reduce(DataFrame.union, marked).groupBy("table", REASON).count().collect()
     totals = dict.fromkeys((each.table for each in tables), 0)
     rejected: dict[str, dict[str, int]] = {name: {} for name in totals}
-    for row in sorted(counted, key=lambda row: row[_REASON] or ""):
+    for row in sorted(counted, key=lambda row: row[REASON] or ""):
         totals[row["table"]] += row["count"]
-        if row[_REASON] is not None:
-            rejected[row["table"]][row[_REASON]] = row["count"]
+        if row[REASON] is not None:
+            rejected[row["table"]][row[REASON]] = row["count"]
     return {name: RowCounts(rows, rejected[name]) for name, rows in totals.items()}
 
 

@@ -17,15 +17,19 @@ import pyarrow.parquet as pq
 
 from rack_traffic.atomic_write import write_atomically
 from rack_traffic.errors import OutputError
-from rack_traffic.output_tables import KINDS
+from rack_traffic.prices import KINDS
+from rack_traffic.report.bill import team_cents
 from rack_traffic.report.findings import Finding, reliability_of
 from rack_traffic.report.format import Currency
 from rack_traffic.report.headline import headline, planned_changes
 from rack_traffic.report.model import (
     Change,
     ClusterHours,
+    FlowClient,
+    FlowPair,
     GroupTotal,
     HourTotal,
+    MisplacedMember,
     PairTotal,
     RejectedRows,
     ScenarioTotal,
@@ -44,17 +48,25 @@ JSON_FORMAT = """\
                "headline", "detail", "reliability", "saving_per_month"}],
  "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
  "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
+ "bill": [{"team", kind: cost of the period, to the cent}],
  "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
              "change": null or {"scenario", "text", "cost_per_month_now",
                "cost_per_month_after", "saving_per_month", "locality_now",
                "locality_after", "shared_topics", "hours"}}],
+ "others": as "groups", for all producers and all replication of a cluster,
  "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
                 "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
                 "leader_moves"}],
  "what_if": {"since", "until"},
- "rejected_rows": null or [{"table", "reason", "rows"}]}
+ "rejected_rows": null or [{"table", "reason", "rows"}],
+ "flow_pairs": null or [{"cluster", "kind", "from_rack", "to_rack", "bytes",
+                         "estimated_bytes"}],
+ "flow_clients": null or [{"cluster", "client", "rack", "read_bytes",
+                           "written_bytes"}],
+ "misplaced_members": null or [{"cluster", "group", "client", "rack",
+                                "network_rack", "bytes"}]}
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "unsized_offsets", "cost".
+ "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes".
 kind is consume, replicate or produce. Unknown racks are null.
 Times are UTC; "first" and "last" are the beginnings of hours, "until" is
 the end of one."""
@@ -69,11 +81,11 @@ def summary_json(
     """Return the values of the JSON document; costs are rounded to six digits."""
     first = min((each.first for each in summary.clusters), default=None)
     until = max((each.last + timedelta(hours=1) for each in summary.clusters), default=None)
-    rejected = summary.rejected_rows
+    rejected, flows = summary.rejected_rows, summary.flows
     return {
         "period": {"since": _value("since", first), "until": _value("until", until)},
         "headline": headline(summary, currency).sentence,
-        "changes": _rows(planned_changes(summary.groups)),
+        "changes": _rows(planned_changes(summary.parts)),
         "clusters": _rows(summary.clusters),
         "totals": {kind: _row(summary.of_kind(kind)) for kind in KINDS},
         "cost_per_month_now": _value("cost_per_month_now", summary.cost_per_month_now),
@@ -81,13 +93,21 @@ def summary_json(
         "findings": _rows(findings),
         "pairs": _rows(summary.pairs),
         "hours": _rows(summary.hours),
+        "bill": [
+            {"team": team, **{kind: cents / 100 for kind, cents in kinds.items()}}
+            for team, kinds in team_cents(summary.bill).items()
+        ],
         "groups": [_group(each) for each in summary.groups],
+        "others": [_group(each) for each in summary.others],
         "scenarios": _rows(summary.scenarios),
         "what_if": {
             "since": _value("since", summary.what_if_since),
             "until": _value("until", summary.what_if_until),
         },
         "rejected_rows": None if rejected is None else _rows(rejected),
+        "flow_pairs": None if flows is None else _rows(flows.pairs),
+        "flow_clients": None if flows is None else _rows(flows.clients),
+        "misplaced_members": None if flows is None else _rows(flows.misplaced),
     }
 
 
@@ -159,6 +179,9 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "scenarios": _columns(ScenarioTotal),
     "rejected_rows": _columns(RejectedRows),
     "findings": _columns(Finding),
+    "flow_pairs": _columns(FlowPair),
+    "flow_clients": _columns(FlowClient),
+    "misplaced_members": _columns(MisplacedMember),
 }
 """Table name to columns. ``groups`` includes the columns of a change, null if there is none."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from rack_traffic.output_tables import LEADER_LAYOUTS
+from rack_traffic.output_tables import LEADER_LAYOUTS, RACK_AWARE_PRODUCERS
 from rack_traffic.report import format as wording
 from rack_traffic.report.format import Currency, count
 from rack_traffic.report.model import (
@@ -73,7 +73,6 @@ def findings(summary: Summary, currency: Currency) -> tuple[Finding, ...]:
         *_hot_pair(summary, currency),
         *_short_collection(summary),
         *reliability_findings(summary),
-        *_replication(summary, currency),
     ]
     order: tuple[Priority, ...] = ("act", "check", "info")
     return tuple(
@@ -85,7 +84,7 @@ def findings(summary: Summary, currency: Currency) -> tuple[Finding, ...]:
 
 def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
     by_scenario: dict[str, list[GroupTotal]] = {}
-    for each in summary.groups:
+    for each in summary.parts:
         if each.change is not None and each.change.is_needed:
             by_scenario.setdefault(each.change.scenario, []).append(each)
     several = summary.has_several_clusters
@@ -99,7 +98,9 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
         yield Finding(
             "act",
             "changes",
-            f"{do} {count(len(groups), 'group')} {how}",
+            "Let producers write to leaders in their rack"
+            if scenario == RACK_AWARE_PRODUCERS
+            else f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency, several) + _shared(groups),
             reliability_of_groups(groups).name,
             saving,
@@ -154,7 +155,7 @@ def _no_change(summary: Summary) -> Iterator[Finding]:
         )
     elif consumed.bytes and not consumed.crossing_bytes and not consumed.unknown_bytes:
         yield Finding(
-            "info", "changes", "No consumer traffic crosses racks", "No saving is possible."
+            "info", "changes", "No consumer traffic crosses racks", "Groups need no change."
         )
     elif summary.saving_per_month is None and consumed.crossing_bytes:
         yield Finding(
@@ -298,19 +299,6 @@ def _short_collection(summary: Summary) -> Iterator[Finding]:
         )
 
 
-def _replication(summary: Summary, currency: Currency) -> Iterator[Finding]:
-    copied = summary.of_kind("replicate")
-    if copied.cost <= 0:
-        return
-    yield Finding(
-        "info",
-        "traffic",
-        f"Replication across racks: {wording.bytes_text(copied.crossing_bytes)}, "
-        f"{currency.text(copied.cost)}",
-        "This is the cost of replicas in other racks. Assignors do not change it.",
-    )
-
-
 ReliabilityLevel = Literal["good", "fair", "rough", "none"]
 
 MAX_GOOD_DOUBTFUL_SHARE = 0.05
@@ -323,9 +311,10 @@ LEVEL_NAMES: dict[ReliabilityLevel, str] = {
     "none": "no data",
 }
 LEVEL_MEANINGS: dict[ReliabilityLevel, str] = {
-    "good": "measured from committed offsets; at most 5 % estimated or of unknown rack",
-    "fair": "at most 25 % estimated or of unknown rack, or records of unknown size are left out",
-    "rough": "more than 25 % estimated or of unknown rack, or no size is known",
+    "good": "measured from committed offsets; at most 5 % estimated or of unknown or assumed rack",
+    "fair": "at most 25 % estimated or of unknown or assumed rack, or records of unknown size are "
+    "left out",
+    "rough": "more than 25 % estimated or of unknown or assumed rack, or no size is known",
     "none": "no records were read in the period",
 }
 
@@ -351,7 +340,7 @@ def reliability_of(traffic: Traffic) -> Reliability:
         return Reliability("rough" if traffic.unsized_offsets else "none", 0.0, 0.0)
     estimated = traffic.estimated_bytes / size
     unknown = traffic.unknown_bytes / size
-    doubtful = estimated + unknown
+    doubtful = estimated + unknown + traffic.assumed_bytes / size
     level: ReliabilityLevel = "rough"
     if traffic.unsized_offsets and doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
         level = "fair"

@@ -17,6 +17,7 @@ SCENARIO_NAMES = {
     "rackward_after_leader_layout": "rackward after leader layout",
     "leader_layout": "Leader layout for current owners",
     "follower_fetching": "Follower fetching",
+    "rack_aware_producers": "Rack-aware producers",
 }
 KIND_NAMES = {
     "consume": "Consumption",

@@ -18,6 +18,7 @@ from rack_traffic.report.model import (
     GroupTotal,
     Summary,
     share,
+    total,
 )
 
 FIRST_CHANGES = 3
@@ -86,28 +87,37 @@ def headline(summary: Summary, currency: Currency) -> Headline:
         read = wording.count(consumed.unsized_offsets, "record")
         return Headline("", "", f"Groups consumed {read} of unknown size in this period.")
     monthly = summary.cost_per_month_now
-    cost = currency.text(consumed.cost if monthly is None else monthly)
+    period_cost = total(each.traffic for each in summary.pairs).cost
+    cost = currency.text(period_cost if monthly is None else monthly)
     unit = "in this period" if monthly is None else "per month"
-    if not consumed.crossing_bytes:
+    produced, replicated = summary.of_kind("produce"), summary.of_kind("replicate")
+    if not (consumed.crossing_bytes or produced.crossing_bytes):
         known = "" if not consumed.unknown_bytes else " whose racks are known"
         return Headline(
             cost, unit, f"None of the bytes{known} that consumer groups read cross racks."
         )
     crossing = wording.percent(consumed.crossing_share)
     hours = summary.measured_hours
+    written = copied = ""
+    if produced.crossing_bytes:
+        assumed = " (racks assumed)" if produced.assumed_bytes else ""
+        share_of_writes = wording.percent(produced.crossing_share)
+        written = f" and {share_of_writes} of those that producers write{assumed}"
+    if replicated.cost:
+        copied = " with replication"
     about = "about " if hours is not None and hours < MIN_HOURS_TO_EXTRAPOLATE else ""
     return Headline(
         cost,
         unit,
-        f"{crossing} of the bytes that consumer groups read cross racks, which costs {about}{cost} "
-        f"{unit}{_first_savings(summary, monthly, currency)}.",
+        f"{crossing} of the bytes that consumer groups read{written} cross racks, which costs "
+        f"{about}{cost} {unit}{copied}{_first_savings(summary, monthly, currency)}.",
     )
 
 
 def _first_savings(summary: Summary, monthly: float | None, currency: Currency) -> str:
     if summary.saving_per_month is None:
         return "; what changes would save is not computed"
-    changes = planned_changes(summary.groups)
+    changes = planned_changes(summary.parts)
     if not changes:
         return ", and no change reduces it"
     first = changes[:FIRST_CHANGES]

@@ -19,9 +19,18 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from rack_traffic.errors import InputError, MissingPackageError
-from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES, SCENARIOS
+from rack_traffic.output_tables import (
+    HOURS_PER_MONTH,
+    OUTPUT_TABLES,
+    PRODUCERS,
+    REPLICATION,
+    SCENARIOS,
+)
+from rack_traffic.report.bill import Owners, in_cents
+from rack_traffic.report.flows import read_flows
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
+    BillLine,
     Change,
     ClusterHours,
     GroupTotal,
@@ -39,8 +48,8 @@ if TYPE_CHECKING:
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "hourly": (
-        *("cluster", "kind", "group", "from_rack", "to_rack", "hour", "crossed_level"),
-        *("bytes", "estimated_bytes", "unsized_offsets", "cost"),
+        *("cluster", "kind", "group", "topic", "from_rack", "to_rack", "hour", "source"),
+        *("crossed_level", "bytes", "estimated_bytes", "unsized_offsets", "cost"),
     ),
     "what_if": (
         *("cluster", "group", "interval_start", "interval_end", "hours", "layout_group"),
@@ -53,6 +62,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         *("scenario", "change"),
     ),
     "rejected_rows": ("table", "reason"),
+    "flows_hourly": (
+        *("cluster", "kind", "client", "group", "groups", "from_rack", "to_rack", "hour"),
+        *("rack_source", "network_rack", "bytes"),
+    ),
 }
 """The tables of a report, and the columns that it reads. It needs the first of them."""
 
@@ -95,9 +108,12 @@ def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> dict[str
     return tables
 
 
-def read_summary(paths: Mapping[str, str], period: Period) -> Summary:
+def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None = None) -> Summary:
     """Return the sums over all hours that begin in ``period``, and over all what-if intervals that
-    overlap it. Raise InputError."""
+    overlap it.
+
+    With ``owners`` the bill has a line for each group and topic. Raise InputError.
+    """
     tables = {name: InputTable(name, path) for name, path in paths.items()}
     hourly = tables["hourly"]
     in_period = _condition(("hour", ">=", period.since), ("hour", "<", period.until))
@@ -109,6 +125,10 @@ def read_summary(paths: Mapping[str, str], period: Period) -> Summary:
         (row["cluster"], row["group"]): _traffic(row)
         for row in hourly.sums(("cluster", "group"), _TRAFFIC, consumed)
     }
+    for row in pairs:
+        if name := _OTHERS.get(row["kind"]):
+            key = row["cluster"], name
+            groups[key] = groups.get(key, Traffic()) + _traffic(row)
     scenarios = changes = rejected_rows = None
     if "what_if" in tables:
         scenarios = _Scenarios(tables["what_if"], overlap)
@@ -131,6 +151,8 @@ def read_summary(paths: Mapping[str, str], period: Period) -> Summary:
         _group_total(key, groups.get(key, Traffic()), changes.get(key), hours_of.get(key[0], 0))
         for key in sorted({*groups, *changes})
     ]
+    ordered = sorted(totals, key=_group_order)
+    names = _OTHERS.values()
     return Summary(
         clusters=clusters,
         pairs=_pair_totals(pairs),
@@ -143,15 +165,22 @@ def read_summary(paths: Mapping[str, str], period: Period) -> Summary:
                 key=lambda each: (each.cluster, each.kind, each.hour),
             )
         ),
-        groups=tuple(sorted(totals, key=_group_order)),
+        groups=tuple(each for each in ordered if each.group not in names),
+        others=tuple(each for each in ordered if each.group in names),
         scenarios=scenarios.totals() if scenarios else (),
         rejected_rows=rejected_rows,
         what_if_since=scenarios.since if scenarios else None,
         what_if_until=scenarios.until if scenarios else None,
+        bill=_bill(hourly, in_period, owners),
+        flows=read_flows(tables["flows_hourly"], hourly, in_period)
+        if "flows_hourly" in tables
+        else None,
     )
 
 
 # ---- Traffic by pair of racks, by hour and by group.
+
+_OTHERS = {"produce": PRODUCERS, "replicate": REPLICATION}
 
 _LEVEL, _BYTES = pc.field("crossed_level"), pc.field("bytes")
 _ZERO = pa.scalar(0, pa.int64())
@@ -162,6 +191,9 @@ _TRAFFIC: Mapping[str, pc.Expression] = {
     "estimated_bytes": pc.field("estimated_bytes"),
     "unsized_offsets": pc.field("unsized_offsets"),
     "cost": pc.field("cost"),
+    "assumed_bytes": pc.if_else(
+        pc.equal(pc.coalesce(pc.field("source"), pc.scalar("")), "assumed"), _BYTES, _ZERO
+    ),
 }
 """The fields of :class:`Traffic` from columns of the table HOURLY."""
 
@@ -180,6 +212,25 @@ def _pair_totals(rows: Rows) -> tuple[PairTotal, ...]:
         sums, key=lambda key: (*key[:2], key[2] is None, key[2] or "", key[3] is None, key[3] or "")
     )
     return tuple(PairTotal(*key, sums[key]) for key in ordered)
+
+
+def _bill(hourly: InputTable, period: pc.Expression, owners: Owners | None) -> tuple[BillLine, ...]:
+    detail = () if owners is None else ("group", "topic")
+    keys = ("cluster", "kind", "from_rack", "to_rack", *detail)
+    values = {"bytes": _BYTES, "cost": pc.field("cost")}
+    rows = hourly.sums(keys, values, period & pc.greater(_LEVEL, 0))
+    rows.sort(key=lambda row: [row[name] or "" for name in keys])
+    payers = owners or Owners()
+    return in_cents(
+        BillLine(
+            **{name: row[name] for name in ("cluster", "kind", "from_rack", "to_rack", "bytes")},
+            group=row.get("group"),
+            topic=row.get("topic"),
+            team=payers.team(row["kind"], row),
+            cost=row["cost"] or 0.0,
+        )
+        for row in rows
+    )
 
 
 def _cluster_hours(hours: Rows) -> tuple[ClusterHours, ...]:

@@ -25,7 +25,8 @@ class Traffic:
     These three add up to all bytes. ``estimated_bytes`` are a part of all bytes: a usual rate,
     because nothing could be measured. ``unsized_offsets`` are records and control records of
     unknown size, which the bytes do not include. ``cost`` is that of ``crossing_bytes``; bytes of
-    unknown racks have none.
+    unknown racks have none. ``assumed_bytes`` are a part of all bytes: the racks of their producers
+    are assumed.
     """
 
     local_bytes: int = 0
@@ -34,6 +35,7 @@ class Traffic:
     estimated_bytes: int = 0
     unsized_offsets: int = 0
     cost: float = 0.0
+    assumed_bytes: int = 0
 
     @property
     def bytes(self) -> int:
@@ -53,6 +55,7 @@ class Traffic:
             self.estimated_bytes + other.estimated_bytes,
             self.unsized_offsets + other.unsized_offsets,
             self.cost + other.cost,
+            self.assumed_bytes + other.assumed_bytes,
         )
 
 
@@ -75,6 +78,26 @@ class PairTotal:
     from_rack: str | None
     to_rack: str | None
     traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """What crossed from one rack to another, over the whole period: its cost, and who pays it.
+
+    Without owners, lines are of all groups and topics together, which are None. ``cents`` is the
+    cost, rounded so that all lines of a bill add up.
+    """
+
+    cluster: str
+    kind: str
+    group: str | None
+    topic: str | None
+    from_rack: str
+    to_rack: str
+    team: str
+    bytes: int
+    cost: float
+    cents: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +192,62 @@ class RejectedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowPair:
+    """Bytes of a kind from one rack to another: of flow records, and estimated in the same
+    hours."""
+
+    cluster: str
+    kind: str
+    from_rack: str | None
+    to_rack: str | None
+    bytes: int
+    estimated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowClient:
+    """An address that reads or writes and has no member of any group."""
+
+    cluster: str
+    client: str
+    rack: str | None
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MisplacedMember:
+    """A member whose ``rack`` is not that of the network of its address, and its bytes.
+
+    ``group`` is None if members of several groups have the address.
+    """
+
+    cluster: str
+    group: str | None
+    client: str
+    rack: str
+    network_rack: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """What the network counted in ``hours`` hours; clients and members with most bytes first."""
+
+    hours: int
+    pairs: tuple[FlowPair, ...]
+    clients: tuple[FlowClient, ...]
+    misplaced: tuple[MisplacedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """All data of a report, sorted.
 
-    ``groups`` are sorted by saving, then by cost, largest first. ``rejected_rows`` is None if it is
-    unknown whether rows were rejected. The intervals of the what-if lie in [``what_if_since``,
-    ``what_if_until``).
+    ``groups`` are sorted by saving, then by cost, largest first. ``others`` are, of each cluster,
+    ``output_tables.PRODUCERS`` and ``REPLICATION``, with the fields of a group. ``rejected_rows``
+    is None if it is unknown whether rows were rejected, ``flows`` if none were measured. The
+    intervals of the what-if lie in [``what_if_since``, ``what_if_until``).
     """
 
     clusters: tuple[ClusterHours, ...] = ()
@@ -185,9 +258,12 @@ class Summary:
     rejected_rows: tuple[RejectedRows, ...] | None = None
     what_if_since: datetime | None = None
     what_if_until: datetime | None = None
+    others: tuple[GroupTotal, ...] = ()
+    bill: tuple[BillLine, ...] = ()
+    flows: Flows | None = None
 
     def of_kind(self, kind: str) -> Traffic:
-        """Return all traffic of one of ``output_tables.KINDS``."""
+        """Return all traffic of one of ``prices.KINDS``."""
         return total(pair.traffic for pair in self.pairs if pair.kind == kind)
 
     @property
@@ -197,11 +273,16 @@ class Summary:
 
     @property
     def cost_per_month_now(self) -> float | None:
-        """Return the cost of all groups; None if that of any group is unknown."""
+        """Return the cost of all traffic; None if that of any part is unknown."""
         if not self.groups:
             return None
-        known = [each.cost_per_month for each in self.groups]
+        known = [each.cost_per_month for each in self.parts]
         return None if None in known else sum(each for each in known if each is not None)
+
+    @property
+    def parts(self) -> tuple[GroupTotal, ...]:
+        """Return what the whole traffic consists of: all groups, and what no group reads."""
+        return (*self.groups, *self.others)
 
     @property
     def has_several_clusters(self) -> bool:
@@ -212,13 +293,13 @@ class Summary:
     def measured_hours(self) -> float | None:
         """Return the least time from which the cost per month of a group is extrapolated, in hours;
         None without a what-if."""
-        hours = [each.change.hours for each in self.groups if each.change is not None]
+        hours = [each.change.hours for each in self.parts if each.change is not None]
         return min(hours, default=None)
 
     @property
     def saving_per_month(self) -> float | None:
         """Return the saving of all changes; None without a what-if."""
-        changes = [each.change for each in self.groups if each.change is not None]
+        changes = [each.change for each in self.parts if each.change is not None]
         return sum(each.saving_per_month for each in changes) if changes else None
 
 

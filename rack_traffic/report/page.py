@@ -18,8 +18,10 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rack_traffic.output_tables import HOURS_PER_MONTH, KINDS
+from rack_traffic.output_tables import HOURS_PER_MONTH
+from rack_traffic.prices import KINDS
 from rack_traffic.report import format as wording
+from rack_traffic.report.bill import NO_TEAM, cents_text, team_cents
 from rack_traffic.report.charts import (
     BAR_WIDTH,
     CHART_HEIGHT,
@@ -196,6 +198,8 @@ def _digits(value: float | None) -> float | None:
 
 DEFAULT_TITLE = "Kafka traffic across racks"
 DEFAULT_TOP = 10
+FLOW_ROWS = 50
+"""The clients and the members of measured flows that are shown; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +225,10 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
     """Return the HTML document; the same for the same input."""
     environment = page_environment()
     currency = options.currency
-    changes = planned_changes(summary.groups)
+    changes = planned_changes(summary.parts)
     views = make_views(summary, currency)
     costly = sorted(
-        (each for each in summary.groups if each.cost_per_month),
+        (each for each in summary.parts if each.cost_per_month),
         key=lambda each: (-(each.cost_per_month or 0), each.cluster, each.group),
     )[: options.top]
     return environment.get_template("page.html.j2").render(
@@ -243,6 +247,8 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         reliability_text=_reliability_text(summary),
         period=_period(summary),
         what_if_period=_what_if_period(summary),
+        bill=_bill(summary),
+        producers=_producers(summary),
         views=views,
         bar=bar_text(views.hours_per_bar),
         costly=costly,
@@ -256,6 +262,7 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         hours_per_month=HOURS_PER_MONTH,
         hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
         several_clusters=summary.has_several_clusters,
+        flow_rows=FLOW_ROWS,
         bar_width=BAR_WIDTH,
         chart_height=CHART_HEIGHT,
         data={"groups": group_columns(summary.groups), "currency": currency.prefix},
@@ -312,12 +319,37 @@ def _cost_shares(summary: Summary, changes: Sequence[PlannedChange]) -> tuple[_C
     return tuple(each for each in shares if each.amount > 0)
 
 
+def _bill(summary: Summary) -> list[tuple[str, list[str]]]:
+    """Return team to the amount of each kind and of all; the last of several rows is the total."""
+    teams = team_cents(summary.bill)
+    rows = [(team, [kinds.get(kind, 0) for kind in KINDS]) for team, kinds in teams.items()]
+    if len(rows) > 1:
+        columns = zip(*(amounts for _, amounts in rows), strict=True)
+        rows.append(("Total", [sum(column) for column in columns]))
+    elif NO_TEAM in teams:
+        rows = [("All", amounts) for _, amounts in rows]
+    return [(team, [*map(cents_text, [*amounts, sum(amounts)])]) for team, amounts in rows]
+
+
+def _producers(summary: Summary) -> str:
+    """Return where producers are assumed; empty if none is."""
+    produced = [each for each in summary.pairs if each.kind == "produce"]
+    sizes: dict[str, int] = {}
+    for each in produced:
+        if each.from_rack and each.traffic.assumed_bytes:
+            sizes[each.from_rack] = sizes.get(each.from_rack, 0) + each.traffic.assumed_bytes
+    whole = sum(sizes.values())
+    shares = ", ".join(f"{rack} {wording.percent(size / whole)}" for rack, size in sizes.items())
+    return f"Brokers do not know where producers are; assumed: {shares}." if shares else ""
+
+
 def _basis(summary: Summary) -> str:
     """Return how many bytes crossed, and the time from which a month is extrapolated."""
     consumed = summary.consumed
     known = consumed.local_bytes + consumed.crossing_bytes
     hours = _measured_hours(summary)
-    text = f"{wording.bytes_text(consumed.crossing_bytes)} of {wording.bytes_text(known)} crossed"
+    crossing = wording.bytes_text(consumed.crossing_bytes)
+    text = f"{crossing} of {wording.bytes_text(known)} that groups read crossed"
     if summary.cost_per_month_now is None:
         return f"{text} in {wording.hours_text(hours)}."
     return f"{text} in this period. A month is extrapolated from {wording.hours_text(hours)}."

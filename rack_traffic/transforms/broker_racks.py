@@ -21,18 +21,19 @@ def broker_racks(brokers: DataFrame) -> DataFrame:
     other snapshots. A change is assumed half-way between the two snapshots that show it. A rack
     that is missing in some snapshots is assumed not to have changed there.
     """
-    return _spans(brokers, "rack")
+    return spans(brokers, ("cluster", "broker"), "rack")
 
 
 def replica_selectors(brokers: DataFrame) -> DataFrame:
     """Return (cluster, broker, replica_selector, since, until), as `broker_racks`."""
-    return _spans(brokers, "replica_selector")
+    return spans(brokers, ("cluster", "broker"), "replica_selector")
 
 
-def _spans(brokers: DataFrame, name: str) -> DataFrame:
-    by_time = Window.partitionBy("cluster", "broker").orderBy("at", name)
-    known = brokers.filter(F.col(name).isNotNull()).select(
-        "cluster", "broker", name, F.unix_micros("taken_at").alias("at")
+def spans(rows: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
+    """Return (keys, name, since, until), as `broker_racks`, of any column of snapshot rows."""
+    by_time = Window.partitionBy(*keys).orderBy("at", name)
+    known = rows.filter(F.col(name).isNotNull()).select(
+        *keys, name, F.unix_micros("taken_at").alias("at")
     )
     changes = known.withColumns(
         {
@@ -41,14 +42,9 @@ def _spans(brokers: DataFrame, name: str) -> DataFrame:
         }
     ).filter(F.col("before").isNull() | (F.col("before") != F.col(name)))
     middle = F.col("before_at") + whole_part(F.col("at") - F.col("before_at"), 2)
-    spans = changes.select(
-        "cluster",
-        "broker",
-        name,
-        F.coalesce(middle, F.lit(-FOREVER)).alias("since"),
-    )
-    by_since = Window.partitionBy("cluster", "broker").orderBy("since")
-    return spans.withColumn("until", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)))
+    begun = changes.select(*keys, name, F.coalesce(middle, F.lit(-FOREVER)).alias("since"))
+    by_since = Window.partitionBy(*keys).orderBy("since")
+    return begun.withColumn("until", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)))
 
 
 def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str) -> DataFrame:

@@ -6,11 +6,15 @@ timestamps. Hours are numbered from 1970 too.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from rack_traffic.prices import GB
 from rack_traffic.schemas import HOURLY
+from rack_traffic.writers import ALL_TOPICS, Writers
 
 HOUR_US = 3_600_000_000
 """Microseconds of an hour."""
@@ -68,9 +72,9 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         *keys,
         "hour_number",
         *RACKS,
-        (_total_until(end, "bytes") - _total_until(begin, "bytes")).alias("bytes"),
+        (total_until(end, "bytes") - total_until(begin, "bytes")).alias("bytes"),
         "estimated",
-        (_total_until(end, "unsized_offsets") - _total_until(begin, "unsized_offsets")).alias(
+        (total_until(end, "unsized_offsets") - total_until(begin, "unsized_offsets")).alias(
             "unsized_offsets"
         ),
     )
@@ -84,8 +88,10 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _total_until(at: Column, value: str) -> Column:
-    """Return the part of an interval's value until a time, rounded."""
+def total_until(at: Column, value: str) -> Column:
+    """Return the part of an interval's value until a time, rounded.
+
+    The interval has the columns ``from_at`` and ``length``."""
     share = (at - F.col("from_at")) / F.col("length")
     return F.round(F.col(value) * share).cast("bigint")
 
@@ -115,23 +121,87 @@ def _halves() -> Column:
 
 # ---- Bytes and cost per pair of racks and hour.
 
-RACK_PAIR = ("cluster", *RACKS)
+PRICE_KEY = ("cluster", "kind", *RACKS)
 """The columns of which the price is a function."""
 
 
 def rack_pairs(partition_hours: DataFrame) -> DataFrame:
-    """Return the distinct (cluster, from_rack, to_rack) of PARTITION_HOURS with known racks."""
-    return partition_hours.select(*RACK_PAIR).dropna().distinct()
+    """Return the distinct PRICE_KEY of PARTITION_HOURS with a known destination."""
+    return partition_hours.select(*PRICE_KEY).filter(F.col("to_rack").isNotNull()).distinct()
 
 
-def hourly(partition_hours: DataFrame, priced_pairs: DataFrame) -> DataFrame:
-    """Return the table HOURLY from rows of PARTITION_HOURS and ``priced_pairs``: those of
-    :func:`rack_pairs` with columns ``crossed_level`` and ``price_per_gb``."""
+def hourly(partition_hours: DataFrame, writers: Writers, priced_pairs: DataFrame) -> DataFrame:
+    """Return the table HOURLY from rows of PARTITION_HOURS.
+
+    ``priced_pairs`` has the columns PRICE_KEY, ``crossed_level`` and ``price_per_gb``.
+    """
     keys = ("cluster", "kind", "group", "topic", *RACKS, "hour")
     sums = partition_hours.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in SIZES))
+    read = sums.filter(F.col("kind") == "consume").withColumn("source", F.lit("estimated"))
+    appended = _with_producers(sums.filter(F.col("kind") != "consume"), writers)
     # A pair with an unknown rack has no match, so its level, price and cost are null.
-    with_price = sums.join(F.broadcast(priced_pairs), on=list(RACK_PAIR), how="left")
+    with_price = read.unionByName(appended).join(
+        F.broadcast(priced_pairs), on=list(PRICE_KEY), how="left"
+    )
     cost = F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))
     return with_price.withColumn("cost", cost).select(
         *(F.col(column.name).cast(column.dataType) for column in HOURLY)
+    )
+
+
+def _with_producers(appended: DataFrame, writers: Writers) -> DataFrame:
+    """Divide produced bytes of unknown racks among those of the producers; add ``source``.
+
+    The racks of an hour are those of that hour's rows, so that the result does not depend on which
+    hours are computed together. A part has what the rounded total grows by: the parts add up.
+    """
+    of_hour = Window.partitionBy("cluster", "hour")
+    count = F.size("racks")
+    parts = F.transform(
+        "racks",
+        lambda rack, number: F.struct(
+            rack.alias("rack"),
+            (number / count).alias("low"),
+            ((number + 1) / count).alias("high"),
+        ),
+    )
+    for topic, shares in sorted(writers.shares.items(), key=lambda each: each[0] != ALL_TOPICS):
+        of_topic = F.lit(topic == ALL_TOPICS) | (F.col("topic") == topic)
+        parts = F.when(of_topic, _declared(shares)).otherwise(parts)
+    is_unknown = (F.col("kind") == "produce") & F.col("from_rack").isNull()
+    is_assumed = is_unknown & F.col("to_rack").isNotNull()
+    whole = F.struct(
+        F.col("from_rack").alias("rack"), F.lit(0.0).alias("low"), F.lit(1.0).alias("high")
+    )
+    return (
+        appended.withColumn("racks", F.array_sort(F.collect_set("to_rack").over(of_hour)))
+        .withColumn("part", F.explode(F.when(is_assumed, parts).otherwise(F.array(whole))))
+        .select(
+            *("cluster", "kind", "group", "topic", "to_rack", "hour"),
+            F.col("part.rack").alias("from_rack"),
+            *(
+                (
+                    F.round(F.col(name) * F.col("part.high"))
+                    - F.round(F.col(name) * F.col("part.low"))
+                )
+                .cast("bigint")
+                .alias(name)
+                for name in SIZES
+            ),
+            F.when(is_assumed, F.lit("assumed")).otherwise(F.lit("estimated")).alias("source"),
+        )
+        .filter((F.col("bytes") > 0) | (F.col("unsized_offsets") > 0))
+    )
+
+
+def _declared(shares: Mapping[str, float]) -> Column:
+    """Return an array of racks with the part of 1 at which each begins and ends."""
+    ends = [*accumulate(shares.values())]
+    # The last ends at 1, whatever the sum of the floats is.
+    bounds = [0.0, *ends[:-1], 1.0]
+    return F.array(
+        *(
+            F.struct(F.lit(rack).alias("rack"), F.lit(low).alias("low"), F.lit(high).alias("high"))
+            for rack, (low, high) in zip(shares, pairwise(bounds), strict=True)
+        )
     )

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Plan
-from assignors.assignment import AssignedPartitions
+from assignors.group import AssignedPartitions
 from placement_core import TopicPartition, source_rack
 from placement_core.flow import IntArray
 from rack_traffic.what_if.cases import NO_OWNER, GroupCase, ScenarioAssignment

@@ -34,10 +34,10 @@ def group_inputs(
         "topic",
         "partition",
         "hour",
-        _start(F.col("hour"), interval).alias("interval_start"),
+        interval_start(F.col("hour"), interval).alias("interval_start"),
         "bytes",
     )
-    spans = _with_covered_hours(
+    spans = with_covered_hours(
         read.groupBy("cluster", "interval_start").agg(
             F.count_distinct("hour").alias("distinct_hours"),
             F.min("hour").alias("first_hour"),
@@ -77,7 +77,7 @@ def group_inputs(
     )
 
 
-def _with_covered_hours(
+def with_covered_hours(
     spans: DataFrame, brokers: DataFrame, interval: Interval, max_gap: timedelta
 ) -> DataFrame:
     """Return ``spans`` with ``hours``: how long snapshots cover the time of each.
@@ -104,7 +104,7 @@ def _with_covered_hours(
             F.sum(F.least(at, begin + F.lit(HOUR_US)) - F.greatest(before, begin)).alias("covered")
         )
         .withColumn("hour", F.timestamp_seconds(F.col("number") * F.lit(3600)))
-        .withColumn("interval_start", _start(F.col("hour"), interval))
+        .withColumn("interval_start", interval_start(F.col("hour"), interval))
     )
     covered = (
         covered_hours.join(F.broadcast(spans), on=key, how="inner")
@@ -120,7 +120,7 @@ def _with_covered_hours(
     )
 
 
-def _start(time: Column, interval: Interval) -> Column:
+def interval_start(time: Column, interval: Interval) -> Column:
     """Return the start of the interval of ``time``; 1970 if there is only one interval."""
     if interval is Interval.ALL:
         return F.timestamp_seconds(F.lit(0))
@@ -129,7 +129,7 @@ def _start(time: Column, interval: Interval) -> Column:
 
 def _within(rows: DataFrame, spans: DataFrame, interval: Interval) -> DataFrame:
     """Return ``rows`` with the interval of ``taken_at``, if that has traffic."""
-    timed = rows.withColumn("interval_start", _start(F.col("taken_at"), interval))
+    timed = rows.withColumn("interval_start", interval_start(F.col("taken_at"), interval))
     ends = spans.select("cluster", "interval_start", F.col("interval_end").alias("_end"))
     joined = timed.join(F.broadcast(ends), on=["cluster", "interval_start"], how="inner")
     return joined.filter(F.col("taken_at") <= F.col("_end")).drop("_end")

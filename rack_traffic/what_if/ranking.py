@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.output_tables import LEADER_LAYOUTS
+from rack_traffic.output_tables import LEADER_LAYOUTS, RACK_AWARE_PRODUCERS
 from rack_traffic.schemas import RANKING
 
 TOLERANCE = 0.01
@@ -20,6 +20,8 @@ _INSTRUCTIONS = {
     "rackward_by_bytes": "set the group's assignor to leader-rack-aware-cooperative-sticky with "
     "weights: the bytes of each partition, from the table partition_hours",
     "rackward_range": "set the group's assignor to leader-rack-aware-range",
+    RACK_AWARE_PRODUCERS: "set a rack-aware partitioner and the rack of every producer: the "
+    "package partitioners for Python, partitioner.rack.aware=true for Java 4.4",
     "follower_fetching": "set replica.selector.class to the rack-aware selector on every broker, "
     "and client.rack on every member",
 }
@@ -101,7 +103,10 @@ def _with_layout_for_all_or_none(candidates: DataFrame) -> DataFrame:
         "cluster",
         "layout_group",
         "interval_start",
-        ((F.col("layout") <= limit) & (F.col("smaller") > limit)).alias("layout_for_all"),
+        # Producers have no layout.
+        F.coalesce((F.col("layout") <= limit) & (F.col("smaller") > limit), F.lit(False)).alias(
+            "layout_for_all"
+        ),
     )
     return candidates.join(
         with_decision, on=["cluster", "layout_group", "interval_start"], how="inner"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,9 +16,9 @@ from pyspark.sql import functions as F
 
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.errors import InputError, SparkError
-from rack_traffic.options import Interval
+from rack_traffic.options import FlowOptions, Interval
 from rack_traffic.prices import PriceRule, PriceTable
-from rack_traffic.schemas import HOURLY, OUTPUT, REJECTED_ROWS
+from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, OUTPUT, REJECTED_ROWS
 from rack_traffic.session import spark_errors
 from rack_traffic.storage import read_table, validate_tables
 from tests.support.traffic_frames import frame
@@ -39,33 +40,49 @@ def write(spark: SparkSession, root: Path, rows: dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write an hour and a half of snapshots, one per minute, with two invalid rows."""
+    """Write an hour and a half of snapshots, one per minute, with two invalid rows, and flows."""
     root = tmp_path_factory.mktemp("snapshots")
     rows = observe(simulate(3, hours=1), every=60)
+    rows["listeners"] = [
+        {"cluster": "east", "broker": 0, "host": "h", "address": "10.0.0.1", "port": 9092}
+        | {"taken_at": BEGIN}
+    ]
+    begin = int(BEGIN.timestamp())
+    (root / "flows.csv").write_text(
+        "start,end,source_address,source_port,destination_address,destination_port,bytes\n"
+        f"{begin + 3000},{begin + 4200},10.0.0.1,9092,10.0.1.1,50000,1001\n"
+        f"{begin + 3000},{begin + 4200},10.0.1.1,50000,10.0.0.1,9092,-1\n"
+    )
     rows["commits"][0] = rows["commits"][0] | {"committed_offset": -1}
     rows["commits"][1] = rows["commits"][1] | {"topic": None}
     write(spark, root, rows)
     return root
 
 
-def test_all_tables(
-    spark: SparkSession, source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    job = BatchOptions(str(source), str(tmp_path))
-    with caplog.at_level("INFO", "rackward.traffic"):
-        summary = run_traffic(spark, job, clock)
-    assert [each.split()[0] for each in caplog.messages] == ["counting", "computing", "computing"]
-    hourly = read_table(spark, str(tmp_path / "hourly"), HOURLY)
-    rejected = read_table(spark, str(tmp_path / "rejected_rows"), REJECTED_ROWS)
-    for name in ("hourly", "partition_hours", "rejected_rows"):
-        table = DeltaTable(tmp_path / name)
+@pytest.fixture(scope="module")
+def whole(
+    spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[BatchOptions, dict[str, Any]]:
+    """Return a job that has run over all snapshots, and its summary."""
+    flows = FlowOptions(str(source / "flows.csv"), None, {}, {"10.0.1.1": "z"}.get)
+    job = BatchOptions(str(source), str(tmp_path_factory.mktemp("tables")), flows=flows)
+    return job, run_traffic(spark, job, clock)
+
+
+def test_all_tables(spark: SparkSession, whole: tuple[BatchOptions, dict[str, Any]]) -> None:
+    job, summary = whole
+    hourly = read_table(spark, job.path("hourly"), HOURLY)
+    rejected = read_table(spark, job.path("rejected_rows"), REJECTED_ROWS)
+    for name in ("hourly", "partition_hours", "flows_hourly", "rejected_rows"):
+        table = DeltaTable(job.path(name))
         assert [each.name for each in table.schema().fields] == [*OUTPUT[name].names, "date"]
         assert len(table.file_uris()) <= 2, name
     assert summary["input"]["commits"]["rejected"] == {
         "committed_offset is negative": 1,
         "topic is missing": 1,
     }
-    assert rejected.count() == 2
+    assert summary["input"]["flows"]["rejected"] == {"bytes is negative": 1}
+    assert rejected.count() == 3
     assert summary["began"] == summary["ended"] == NOW
     sums = hourly.groupBy("kind").agg(F.sum("bytes").alias("bytes"), F.sum("cost").alias("cost"))
     for row in sums.collect():
@@ -78,11 +95,17 @@ def test_all_tables(
         (F.col("crossed_level") > 0) & (F.abs(F.col("cost") - F.col("bytes") * 0.02 / 1e9) > 1e-9)
     )
     assert wrong_cost.count() == 0
-    (line,) = spark.read.text(str(tmp_path / "summary")).collect()
+    measured = read_table(spark, job.path("flows_hourly"), FLOWS_HOURLY).orderBy("hour").collect()
+    assert [(row["client"], row["to_rack"], row["bytes"]) for row in measured] == [
+        ("10.0.1.1", "z", 501),
+        ("10.0.1.1", "z", 500),
+    ]
+    assert summary["measured"] == {"consume": 1001}
+    (line,) = spark.read.text(job.path("summary")).collect()
     assert json.loads(line["value"])["traffic"]["rows"] == hourly.count()
 
     ranked = run_what_if(spark, job, Interval.ALL).collect()
-    assert DeltaTable(tmp_path / "what_if").to_pyarrow_table().num_rows > len(ranked)
+    assert DeltaTable(job.path("what_if")).to_pyarrow_table().num_rows > len(ranked)
     groups = {(row["cluster"], row["group"]) for row in ranked}
     assert ("east", "billing") in groups
     assert ("east", "flink") not in groups, (
@@ -93,30 +116,37 @@ def test_all_tables(
 
 
 def test_a_period_replaces_its_hours_only(
-    spark: SparkSession, source: Path, tmp_path: Path
+    spark: SparkSession,
+    whole: tuple[BatchOptions, dict[str, Any]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A run over one hour reads all snapshots on which the hour depends."""
-    whole = BatchOptions(str(source), str(tmp_path))
-    run_traffic(spark, whole, clock)
+    target = shutil.copytree(whole[0].target, tmp_path / "tables")
+    job = replace(whole[0], target=str(target))
 
     def rows(table: str) -> list[str]:
-        return sorted(map(str, read_table(spark, whole.path(table), OUTPUT[table]).collect()))
+        return sorted(map(str, read_table(spark, job.path(table), OUTPUT[table]).collect()))
 
-    hours = rows("partition_hours")
+    hours, measured = rows("partition_hours"), rows("flows_hourly")
     until = BEGIN + timedelta(hours=1)
     free = PriceTable((PriceRule(0.0),))
-    period = replace(whole, since=until, until=until + timedelta(hours=1), prices=free)
-    summary = run_traffic(spark, period, clock)
+    period = replace(job, since=until, until=until + timedelta(hours=1), prices=free)
+    with caplog.at_level("INFO", "rackward.traffic"):
+        summary = run_traffic(spark, period, clock)
+    assert [each.split()[0] for each in caplog.messages] == ["counting", *["computing"] * 3]
+    assert summary["measured"] == {"consume": 500}
+    assert rows("flows_hourly") == measured
     assert summary["traffic"]["first_hour"].timestamp() == until.timestamp()
     assert rows("partition_hours") == hours
-    hourly = read_table(spark, whole.path("hourly"), HOURLY)
+    hourly = read_table(spark, job.path("hourly"), HOURLY)
     costs = hourly.groupBy(F.col("hour") < F.lit(until)).agg(F.sum("cost") > 0)
     assert dict(map(tuple, costs.collect())) == {True: True, False: False}
 
 
 def test_without_rejected_rows_the_table_is_empty(spark: SparkSession) -> None:
     """It replaces the table of an earlier run."""
-    rows = observe(simulate(3, hours=1))
+    rows = observe(simulate(3, hours=1), every=600)
     given = validate_tables(
         {table: frame(spark, table, of_table) for table, of_table in rows.items()}
     )

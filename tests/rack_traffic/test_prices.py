@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from placement_core import InvalidOptionError
 from rack_traffic.errors import PriceTableError
 from rack_traffic.pipeline import priced_hours
 from rack_traffic.prices import (
     GB,
+    PRESETS,
     PriceRule,
     PriceTable,
     crossed_level,
@@ -20,6 +22,7 @@ from rack_traffic.prices import (
     read_prices,
 )
 from rack_traffic.schemas import HOURLY, PARTITION_HOURS
+from rack_traffic.writers import Writers
 from tests.support.traffic_frames import assert_frames_equal
 
 HOUR = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -75,6 +78,26 @@ def test_the_most_specific_rule_applies() -> None:
     assert PriceTable((PriceRule(1.0, level=2),)).price("c", "a", "b") == 0.0
 
 
+def test_a_rule_with_a_kind_applies_before_racks() -> None:
+    table = PriceTable((PriceRule(0.0, kind="replicate"), PriceRule(0.5, from_rack="/dc1")))
+    assert table.price("c", "/dc1/a", "/dc2/a") == 0.5
+    assert table.price("c", "/dc1/a", "/dc2/a", "replicate") == 0.0
+    with pytest.raises(PriceTableError, match="kind is 'read'"):
+        PriceRule(0.1, kind="read")
+
+
+@pytest.mark.parametrize(
+    ("name", "consume", "replicate"),
+    [("aws", 0.02, 0.02), ("aws-msk", 0.02, 0.0), ("gcp", 0.01, 0.01), ("azure", 0.0, 0.0)],
+)
+def test_presets_have_a_source(name: str, consume: float, replicate: float) -> None:
+    table = load_prices(name)
+    assert table is PRESETS[name]
+    prices = [table.price("c", "a", "b", kind) for kind in ("consume", "produce", "replicate")]
+    assert prices == [consume, consume, replicate]
+    assert "2026-11-26" in table.source
+
+
 def test_hourly_adds_up_partitions_and_prices_pairs(spark: SparkSession) -> None:
     hours = spark.createDataFrame(
         [
@@ -89,15 +112,31 @@ def test_hourly_adds_up_partitions_and_prices_pairs(spark: SparkSession) -> None
     prices = PriceTable((PriceRule(0.5), PriceRule(0.25, level=2)))
     expected = spark.createDataFrame(
         [
-            ("c", "consume", "g", "t", "/x/a", "/x/b", HOUR, 2, 3 * GB, GB, 3, 0.25, 0.75),
-            ("c", "consume", "g", "t", "/x/a", "/x/a", HOUR, 0, GB, 0, 0, 0.0, 0.0),
-            ("c", "consume", "g", "t", "/x/a", "/y/a", HOUR, 1, GB, 0, 0, 0.5, 0.5),
-            ("c", "produce", None, "t", None, "/x/a", HOUR, None, GB, 0, 0, None, None),
+            (
+                "c",
+                "consume",
+                "g",
+                "t",
+                "/x/a",
+                "/x/b",
+                HOUR,
+                "estimated",
+                2,
+                3 * GB,
+                GB,
+                3,
+                0.25,
+                0.75,
+            ),
+            ("c", "consume", "g", "t", "/x/a", "/x/a", HOUR, "estimated", 0, GB, 0, 0, 0.0, 0.0),
+            ("c", "consume", "g", "t", "/x/a", "/y/a", HOUR, "estimated", 1, GB, 0, 0, 0.5, 0.5),
+            ("c", "produce", None, "t", "/x/a", "/x/a", HOUR, "assumed", 0, GB, 0, 0, 0.0, 0.0),
         ],
         HOURLY,
     )
-    assert_frames_equal(priced_hours(hours, prices), expected)
-    only_unknown = priced_hours(hours.filter("from_rack is null"), prices)
+    assert_frames_equal(priced_hours(hours, prices, Writers()), expected)
+    no_rack = hours.filter("from_rack is null").withColumn("to_rack", F.lit(None).cast("string"))
+    only_unknown = priced_hours(no_rack, prices, Writers())
     assert [row["cost"] for row in only_unknown.collect()] == [None]
 
 
@@ -174,5 +213,5 @@ def test_a_file_has_no_properties(tmp_path: Path) -> None:
     file = tmp_path / "prices.csv"
     file.write_text("per_gb\n0.5\n")
     assert load_prices(str(file)).rules == (PriceRule(0.5),)
-    with pytest.raises(InvalidOptionError, match="is a file, which has no properties"):
+    with pytest.raises(InvalidOptionError, match="has no properties"):
         load_prices(str(file), {"discount": "1"})

@@ -27,6 +27,7 @@ from rack_traffic.stream import (
     start_stream,
     unknown_messages,
 )
+from rack_traffic.writers import Writers
 from tests.support.traffic_frames import snapshots
 from tests.support.traffic_truth import BEGIN
 
@@ -35,7 +36,6 @@ pytestmark = pytest.mark.timeout(900)
 
 Rows = dict[str, list[dict[str, Any]]]
 
-QUERY = "6c3a8f4e"
 STREAM_SECONDS = 240
 
 
@@ -64,57 +64,78 @@ def files_in(folder: Path, table: str) -> list[Path]:
 def test_repeated_batches_give_the_tables_of_the_batch_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """integration/traffic/test_stream.py kills a stream of simulated clusters with faults."""
+    """And old snapshots, hours and files are deleted.
+
+    integration/traffic/test_stream.py kills a stream of simulated clusters with faults.
+    """
     options = StreamOptions(
-        str(tmp_path), estimation=EstimationOptions(max_gap_hours=2.0), delay_minutes=0
+        str(tmp_path),
+        estimation=EstimationOptions(max_gap_hours=7.0),
+        delay_minutes=0,
+        keep_days=1,
+        history=timedelta(0),
     )
     create_tables(spark, options)
-    first, second = small_rows(hours(1, 0, 1, 2)), small_rows(hours(1, 3, 4))
+    first, second = (
+        small_rows([hour for day in days for hour in hours(day, 0, 6, 12, 18)])
+        for days in ((1, 2), (3,))
+    )
+    # Broker 2 is down later on, and still a replica.
+    first["brokers"] += small_rows(hours(1, 0), broker=2)["brokers"]
     closed = []
-    for number, rows in enumerate((first, second)):
+    # With a new checkpoint, other messages have the number of an earlier batch.
+    for query, rows in (("one", first), ("two", second)):
         values = [message(table, given) for table, given in rows.items()]
         batch = frame_of(spark, [*values, "no snapshot"])
-        if number == 1:
+        if query == "two":
             with monkeypatch.context() as patch:
                 patch.setattr(delta, "overwrite_once", interrupt)
                 with pytest.raises(KeyboardInterrupt):
-                    process_batch(batch, number, options, QUERY)
-        closed += process_batch(batch, number, options, QUERY)
-    assert process_batch(batch, number, options, QUERY) == []
-    (end,) = hours(1, 4)
+                    process_batch(batch, 0, options, query)
+        closed += process_batch(batch, 0, options, query)
+    assert process_batch(batch, 0, options, query) == []
+    (end,) = hours(3, 18)
     assert max(each.until for each in closed) == end
     rows = {table: first[table] + second[table] for table in first}
-    whole = priced_hours(partition_hours(snapshots(spark, rows), options.estimation), PriceTable())
-    expected = rows_of(whole.filter(F.col("hour") < F.lit(end)))
-    # Consumed, produced and replicated in each of four hours.
-    assert len(expected) == 3 * 4
-    assert rows_of(rows_in(spark, options.path("hourly"))) == expected
-    for table, given in rows.items():
-        assert rows_in(spark, options.store(table)).count() == len(given)
+    whole = priced_hours(
+        partition_hours(snapshots(spark, rows), options.estimation), PriceTable(), Writers()
+    )
+    # Hours and snapshots of the first day are deleted.
+    (kept_from,) = hours(2, 0)
+    kept = (F.col("hour") >= F.lit(kept_from)) & (F.col("hour") < F.lit(end))
+    expected = rows_of(whole.filter(kept))
+    # Consumed, replicated, and produced from two racks, in each hour of a day and three quarters.
+    assert len(expected) == 4 * 42
+    published = rows_in(spark, options.path("hourly"))
+    assert rows_of(published) == expected
+    for name, given in rows.items():
+        # Of each broker, the last snapshot before is kept.
+        brokers = 2 if name == "brokers" else 0
+        stored = sum(row["taken_at"] >= kept_from for row in given) + brokers
+        assert rows_in(spark, options.store(name)).count() == stored, name
+    # Broker 2 kept its rack, and the group read 1 kB in each hour.
+    sums = published.groupBy("kind", "to_rack").agg(F.sum("bytes") / F.count_distinct("hour"))
+    assert sorted(tuple(row) for row in sums.collect()) == [
+        ("consume", "rack-1", 1000.0),
+        ("produce", "rack-1", 1000.0),
+        ("replicate", "rack-2", 1000.0),
+    ]
     rejected = rows_in(spark, options.path("rejected_rows")).collect()
     assert [row["row"] for row in rejected] == ["no snapshot"] * 2
     seen = rows_in(spark, options.path("progress")).select("rows", "late").collect()
-    assert [tuple(row) for row in seen] == [(5, 0)]
+    assert [tuple(row) for row in seen] == [(12, 0)]
+    for name in ("snapshots/commits", "snapshots/partitions", "hourly", "progress"):
+        assert len(files_in(tmp_path, name)) <= 10, name
     # Without Spark: what `rackward traffic report` reads.
     table = DeltaTable(options.path("hourly")).to_pyarrow_table(columns=HOURLY.names)
     assert table.schema.field("hour").type == pa.timestamp("us", tz="UTC")
     assert table.num_rows == len(expected)
     summary = read_summary(find_tables(str(tmp_path), {}), Period())
-    assert summary.consumed.bytes == 4 * 1000
+    assert summary.consumed.bytes == 42 * 1000
 
 
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_new_checkpoint_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Its batches have the numbers of earlier ones, and other messages."""
-    options = StreamOptions(str(tmp_path))
-    create_tables(spark, options)
-    for query, hour in (("one", 0), ("two", 1)):
-        values = [message(table, rows) for table, rows in small_rows(hours(1, hour)).items()]
-        process_batch(frame_of(spark, values), 0, options, query)
-    assert rows_in(spark, options.store("commits")).count() == 2
 
 
 def hours(day: int, *of_day: int) -> list[datetime]:
@@ -158,39 +179,6 @@ def test_a_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: P
     assert rows_in(spark, options.store("commits")).count() == 2
     seen = rows_in(spark, options.path("progress")).select("rows", "late").collect()
     assert [tuple(row) for row in seen] == [(2, 0)]
-
-
-def test_old_snapshots_hours_and_files_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
-    options = StreamOptions(
-        str(tmp_path),
-        estimation=EstimationOptions(max_gap_hours=7.0),
-        keep_days=1,
-        history=timedelta(0),
-    )
-    create_tables(spark, options)
-    for number, days in enumerate(((1, 2), (3,))):
-        rows = small_rows([hour for day in days for hour in hours(day, 0, 6, 12, 18)])
-        if number == 0:
-            # Broker 2 is down from now on, and still a replica.
-            rows["brokers"] += small_rows(hours(1, 0), broker=2)["brokers"]
-        values = [message(table, given) for table, given in rows.items()]
-        process_batch(frame_of(spark, values), number, options, QUERY)
-    stored = rows_in(spark, options.store("commits"))
-    assert stored.select(F.min("date").cast("string")).collect()[0][0] == "2026-03-02"
-    brokers = rows_in(spark, options.store("brokers")).filter("broker = 2")
-    assert brokers.count() == 1
-    published = rows_in(spark, options.path("hourly"))
-    ends = published.select(*(F.date_format(f, "dd HH") for f in (F.min("hour"), F.max("hour"))))
-    assert tuple(ends.collect()[0]) == ("02 00", "03 16")
-    # Broker 2 kept its rack, and the group read 1 kB in each hour.
-    sums = published.groupBy("kind", "to_rack").agg(F.sum("bytes") / F.count_distinct("hour"))
-    assert sorted(tuple(row) for row in sums.collect()) == [
-        ("consume", "rack-1", 1000.0),
-        ("produce", "rack-1", 1000.0),
-        ("replicate", "rack-2", 1000.0),
-    ]
-    for table in ("snapshots/commits", "snapshots/partitions", "hourly", "progress"):
-        assert len(files_in(tmp_path, table)) <= 10, table
 
 
 def test_rows_of_messages(spark: SparkSession) -> None:

@@ -196,11 +196,3 @@ def test_a_pair_of_racks_with_much_of_the_cost() -> None:
     assert not any(
         "of the cost is traffic" in each for each in by_headline(summary_of(one, pairs=even))
     )
-
-
-def test_replication_has_a_cost_and_no_saving() -> None:
-    copied = PairTotal("main", "replicate", "a", "b", Traffic(crossing_bytes=10**9, cost=0.02))
-    summary = summary_of(group("g", CROSSES), pairs=(copied,))
-    actual = by_headline(summary)["Replication across racks: 1.00 GB, $0.02"]
-    assert actual.priority == "info"
-    assert actual.saving_per_month is None

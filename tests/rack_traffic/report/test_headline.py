@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rack_traffic.output_tables import LEADER_LAYOUTS
+from rack_traffic.report.findings import findings
 from rack_traffic.report.format import Currency
 from rack_traffic.report.headline import headline, planned_changes
-from rack_traffic.report.model import GroupTotal, Summary, Traffic
+from rack_traffic.report.model import GroupTotal, PairTotal, Summary, Traffic
 from tests.support.traffic_report import change, group, summary_of
 
 DOLLAR = Currency("$")
@@ -126,3 +129,23 @@ def test_the_sentence_without_a_cost_per_month(
 ) -> None:
     lead = headline(summary, DOLLAR)
     assert (lead.number, lead.sentence) == (number, sentence)
+
+
+def test_producers_and_replication_count() -> None:
+    written = Traffic(1, 2, cost=4.0, assumed_bytes=3)
+    pairs = (
+        PairTotal("main", "consume", "a", "b", CROSSES),
+        PairTotal("main", "produce", "a", "b", written),
+        PairTotal("main", "replicate", "a", "b", Traffic(crossing_bytes=3, cost=6.0)),
+    )
+    producers = group("(producers)", written, change(40.0, "rack_aware_producers", now=50.0))
+    summary = summary_of(group("g", CROSSES, change(0.0)), pairs=pairs)
+    lead = headline(replace(summary, others=(producers,)), DOLLAR)
+    assert lead.sentence == (
+        "60.0 % of the bytes that consumer groups read and 66.7 % of those that producers write "
+        "(racks assumed) cross racks, which costs $150 per month with replication; 1 change would "
+        "save $40.00 of it (26.7 %)."
+    )
+    (first, *_) = findings(replace(summary, others=(producers,)), DOLLAR)
+    assert first.headline == "Let producers write to leaders in their rack"
+    assert first.reliability == "rough"

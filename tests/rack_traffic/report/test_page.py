@@ -145,7 +145,7 @@ def test_the_same_input_gives_the_same_page() -> None:
             summary_of(group("g", Traffic(5), None)),
             ["Groups and changes", "Traffic between racks", "None of the bytes"],
             [
-                *("What-if: cost per scenario", "with the highest cost", "All clusters</opt"),
+                *("What-if: cost per scenario", "the cost is highest", "All clusters</opt"),
                 *("these changes", "saved by"),
             ],
         ),
@@ -156,7 +156,7 @@ def test_the_same_input_gives_the_same_page() -> None:
                 rejected_rows=None,
             ),
             [
-                "The group with the highest cost",
+                "Where the cost is highest",
                 "What-if: cost per scenario",
                 "the table of rejected rows is missing",
             ],

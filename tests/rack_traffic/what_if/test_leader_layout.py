@@ -132,15 +132,6 @@ def group(name: str, topic: str, rack: str, size: int) -> GroupCase:
     )
 
 
-def test_leaders_are_near_the_group_that_reads_most() -> None:
-    for small, large in ((1, 50), (50, 1)):
-        groups = [group("g", "t", "a", small), group("h", "t", "b", large)]
-        layout = leader_layout(groups)
-        expected = "b" if large > small else "a"
-        assert set(layout.racks.values()) == {expected}
-        assert layout.moves == (4 if expected == "b" else 0)
-
-
 def test_groups_that_share_topics_are_laid_out_together() -> None:
     groups = [group("d", "u", "a", 1), group("g", "t", "a", 1), group("h", "t", "b", 9)]
     both = replace(group("x", "t", "c", 1), partitions=groups[0].partitions)

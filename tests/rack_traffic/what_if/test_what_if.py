@@ -17,7 +17,8 @@ from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from rack_traffic.options import Interval
 from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
 from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
-from rack_traffic.prices import PriceTable
+from rack_traffic.pipeline import priced_hours
+from rack_traffic.prices import PRESETS, PriceTable
 from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.snapshot_tables import INT, LONG, arrow_types
 from rack_traffic.what_if import evaluate
@@ -32,7 +33,9 @@ from rack_traffic.what_if.cases import (
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
+from rack_traffic.what_if.producers import producers_what_if
 from rack_traffic.what_if.ranking import ranking
+from rack_traffic.writers import parse_writers
 from tests.support.traffic_frames import snapshots
 
 GB = 10**9
@@ -73,7 +76,8 @@ def metrics(group: GroupCase) -> dict[str, ScenarioMetrics]:
     }
 
 
-CLASSIC_SCENARIOS = [name for name in SCENARIOS if name != "leader_layout"]
+OTHERS = ("leader_layout", "rack_aware_producers")
+CLASSIC_SCENARIOS = [name for name in SCENARIOS if name not in OTHERS]
 
 
 @pytest.mark.parametrize(
@@ -222,18 +226,6 @@ def group_of(members: list[Member], sizes: dict[str, int]) -> GroupCase:
     return GroupCase("c", "g", "range", 1.0, tuple(members), partitions, RACKS)
 
 
-def test_apache_range_sorts_by_instance_id_then_member_id() -> None:
-    members = [
-        Member(id="z", topics=frozenset({"t", "u"}), rack="c", instance_id="1"),
-        Member(id="a", topics=frozenset({"t"}), rack="b"),
-        Member(id="b", topics=frozenset({"t", "u"}), rack="a"),
-    ]
-    owner = owners(group_of(members, {"t": 5, "u": 3, "unread": 2}), "apache_range")
-    assert [owner[TopicPartition("t", n)] for n in range(5)] == ["z", "z", "a", "a", "b"]
-    assert [owner[TopicPartition("u", n)] for n in range(3)] == ["z", "z", "b"]
-    assert not [partition for partition in owner if partition.topic == "unread"]
-
-
 def range_assignor(members: Sequence[Member], sizes: dict[str, int]) -> dict[TopicPartition, str]:
     """Return the result of Apache Kafka's RangeAssignor, as its documentation describes it.
 
@@ -339,19 +331,7 @@ def tables(spark: SparkSession) -> Any:
 
 def test_tables_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     hours: list[tuple[Any, ...]] = [
-        (
-            "c",
-            "consume",
-            group,
-            "t",
-            partition,
-            BEGIN + timedelta(hours=hour),
-            "a",
-            "b",
-            GB,
-            0,
-            0,
-        )
+        ("c", "consume", group, "t", partition, BEGIN + timedelta(hours=hour), "a", "b", GB, 0, 0)
         for group in ("bad", "good", "absent")
         for partition in range(4)
         for hour in (0, 1)
@@ -460,3 +440,41 @@ def test_leader_layout_is_for_all_sharing_groups_or_none(
     assert changes["h"].endswith(", with the leader layout of group g")
     assert changes["z"] == "with the leader layout of group v"
     assert changes["d"] == "change 1 preferred leader"
+
+
+def test_producers_by_hand(spark: SparkSession) -> None:
+    # t: 100 GB to each of three partitions, led in a, b and c; all that is written can stay.
+    # s: 10 GB to each of eight partitions, one led in a, the others in b. Of the 48 GB that are
+    # written in a, 3 * 2/8 = 36 GB stay, and 12 GB cross as now; those of c cross.
+    to = {("t", 0): ("a", 100), ("t", 1): ("b", 100), ("t", 2): ("c", 100), ("s", 0): ("a", 10)}
+    to |= {("s", number): ("b", 10) for number in range(1, 8)}
+    rows: list[tuple[Any, ...]] = [
+        ("c", "produce", None, topic, partition, BEGIN, None, rack, size * GB, 0, 0)
+        for (topic, partition), (rack, size) in to.items()
+    ]
+    rows.append(("c", "produce", None, "u", 0, BEGIN, None, None, 5 * GB, 0, 0))
+    rows.append(("c", "replicate", None, "t", 0, BEGIN, "a", "b", 100 * GB, 0, 0))
+    hours = spark.createDataFrame(rows, PARTITION_HOURS)
+    prices = PRESETS["aws-msk"]
+    hourly = priced_hours(hours, prices, parse_writers(["a=60,b=30,c=10"]))
+    gap = timedelta(hours=1)
+    brokers = tables(spark).brokers
+    found = producers_what_if(hourly, hours, brokers, prices, Interval.HOUR, gap).persist()
+    names = ("group", "scenario", "local_bytes", "crossing_bytes", "unknown_bytes", "bytes")
+    values = {
+        (row["group"], row["scenario"]): [row[name] / GB for name in names[2:]] + [row["cost"]]
+        for row in found.collect()
+    }
+    assert values == {
+        ("(producers)", "as_is"): [127, 253, 5, 385, pytest.approx(5.06)],
+        ("(producers)", "rack_aware_producers"): [360, 20, 5, 385, pytest.approx(0.40)],
+        ("(replication)", "as_is"): [0, 100, 0, 100, 0],
+    }
+    ranked = {row["group"]: row for row in ranking(found).collect()}
+    found.unpersist()
+    # Snapshots cover 50 minutes of the hour.
+    now = pytest.approx(5.06 * HOURS_PER_MONTH * 60 / 50)
+    assert ranked["(producers)"]["cost_per_month_now"] == now
+    assert ranked["(producers)"]["scenario"] == "rack_aware_producers"
+    assert "partitioner.rack.aware=true" in ranked["(producers)"]["change"]
+    assert ranked["(replication)"]["scenario"] == "as_is"

@@ -1,0 +1,311 @@
+"""Records of network flows: the formats that they are read from, and their validation.
+
+A format is data: where the columns of a record are in the fields of a file. Files are Parquet, text
+with a header line, or JSON, compressed or not, at any depth below a folder; the names of folders
+(``day=27``) mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from rack_traffic.errors import InputError
+from rack_traffic.session import summarize_error
+from rack_traffic.validation import REASON, ValidatedTable
+
+RECORD = (
+    *("start", "end", "source_address", "source_port"),
+    *("destination_address", "destination_port", "bytes", "reporter"),
+)
+"""The columns of a record: ``bytes`` were sent from the source to the destination in [start, end),
+which are microseconds since 1970. ``reporter`` is the interface, or the side, that counted them;
+null if the format has none. A port is null if the records are not divided by ports."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFormat:
+    """A format of flow records.
+
+    columns
+        Column of RECORD to its expression of SQL over the fields. Times are epoch seconds or
+        ISO 8601 in UTC.
+    needs
+        The fields of text and Parquet files by which the format is recognised.
+    optional
+        Fields that files may lack, and that are null then.
+    json
+        The schema of JSON files; None if the format has none. The first name in it is the mark by
+        which the format is recognised.
+    options
+        Options with which Spark reads JSON.
+    generators
+        Expressions that are added as columns, in order, before ``columns``; they may give several
+        rows.
+    ignored
+        The condition of rows that are no delivered bytes.
+    rejected
+        Condition of rows to reject by reason.
+    """
+
+    columns: Mapping[str, str]
+    needs: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    json: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    generators: tuple[str, ...] = ()
+    ignored: str = "false"
+    rejected: Mapping[str, str] = field(default_factory=dict)
+
+
+_ENDPOINTS = ("source_address", "source_port", "destination_address", "destination_port")
+
+FORMATS: Mapping[str, FlowFormat] = {
+    "aws": FlowFormat(
+        columns={
+            "start": "start",
+            "end": "`end`",
+            # Those of the packet: of a pod, or of what is behind a NAT gateway.
+            "source_address": "coalesce(nullif(pkt_srcaddr, '-'), nullif(srcaddr, '-'))",
+            "source_port": "srcport",
+            "destination_address": "coalesce(nullif(pkt_dstaddr, '-'), nullif(dstaddr, '-'))",
+            "destination_port": "dstport",
+            "bytes": "bytes",
+            "reporter": "interface_id",
+        },
+        needs=("srcport", "dstport", "bytes", "start", "end"),
+        optional=(
+            *("srcaddr", "dstaddr", "pkt_srcaddr", "pkt_dstaddr"),
+            *("interface_id", "action", "log_status"),
+        ),
+        ignored="log_status = 'NODATA' or action = 'REJECT'",
+        rejected={"the log skipped records (SKIPDATA)": "log_status = 'SKIPDATA'"},
+    ),
+    "gcp": FlowFormat(
+        columns={
+            "start": "jsonPayload.start_time",
+            "end": "jsonPayload.end_time",
+            "source_address": "jsonPayload.connection.src_ip",
+            "source_port": "jsonPayload.connection.src_port",
+            "destination_address": "jsonPayload.connection.dest_ip",
+            "destination_port": "jsonPayload.connection.dest_port",
+            "bytes": "jsonPayload.bytes_sent",
+            "reporter": "jsonPayload.reporter",
+        },
+        json="jsonPayload STRUCT<connection: STRUCT<src_ip: STRING, src_port: STRING, "
+        "dest_ip: STRING, dest_port: STRING>, reporter: STRING, start_time: STRING, "
+        "end_time: STRING, bytes_sent: STRING>",
+    ),
+    "azure": FlowFormat(
+        # A tuple: time, addresses, ports, protocol, direction, state, encryption, packets and
+        # bytes sent, packets and bytes received, since the tuple before: at most five minutes.
+        columns={
+            "start": "try_cast(get(fields, 0) AS decimal(20, 3)) / 1000 - 300",
+            "end": "try_cast(get(fields, 0) AS decimal(20, 3)) / 1000",
+            "source_address": "get(fields, if(sent, 1, 2))",
+            "source_port": "get(fields, if(sent, 3, 4))",
+            "destination_address": "get(fields, if(sent, 2, 1))",
+            "destination_port": "get(fields, if(sent, 4, 3))",
+            "bytes": "get(fields, if(sent, 10, 12))",
+            "reporter": "record.macAddress",
+        },
+        json="records ARRAY<STRUCT<macAddress: STRING, flowRecords: STRUCT<flows: ARRAY<STRUCT<"
+        "flowGroups: ARRAY<STRUCT<flowTuples: ARRAY<STRING>>>>>>>>",
+        options={"multiLine": "true"},
+        generators=(
+            "explode_outer(records) AS record",
+            "explode_outer(flatten(transform(record.flowRecords.flows, flow -> flatten("
+            "transform(flow.flowGroups, each -> each.flowTuples))))) AS tuple",
+            "split(tuple, ',') AS fields",
+            "explode(array(true, false)) AS sent",
+        ),
+        # Flows that begin have no bytes yet, denied ones never.
+        ignored="get(fields, 7) IN ('B', 'D') OR (tuple IS NULL AND _corrupt_record IS NULL)",
+    ),
+    "generic": FlowFormat(
+        columns={name: f"`{name}`" for name in RECORD},
+        needs=("start", "end", *_ENDPOINTS, "bytes"),
+        optional=("reporter",),
+        json=", ".join(f"`{name}` STRING" for name in (*_ENDPOINTS, "start", "end", *RECORD[6:])),
+    ),
+}
+"""Format name to format."""
+
+_CORRUPT = "_corrupt_record"
+_KINDS = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json"}
+"""Extension of a file to its kind; any other is text."""
+
+_REJECTED = {
+    "start is missing or unreadable": "start is null",
+    "end is missing or unreadable": "`end` is null",
+    "source_address is missing": "source_address is null",
+    "destination_address is missing": "destination_address is null",
+    "bytes is missing or unreadable": "bytes is null",
+    "bytes is negative": "bytes < 0",
+    "source_port is not in 0 to 65535": "source_port not between 0 and 65535",
+    "destination_port is not in 0 to 65535": "destination_port not between 0 and 65535",
+    "start is out of range": "start < 1577836800000000 or start >= 7258118400000000",
+    "end is before start": "`end` < start",
+    "the window is longer than a day": "`end` - start > 86400000000",
+}
+"""Condition of rejected records by reason, after those of the format; the first that holds is
+reported."""
+
+
+def read_flows(spark: SparkSession, path: str, name: str | None = None) -> ValidatedTable:
+    """Return the flow records below ``path``, valid ones with the columns RECORD.
+
+    ``name`` is the format, None: the one that the first file has. Raise InputError if the files
+    cannot be read, are of several kinds, or lack the fields of the format.
+    """
+    try:
+        kind = _kind(spark, path)
+        if kind == "json":
+            form, rows = _read_json(spark, path, name)
+        else:
+            form, rows = _read_columns(spark, path, name, kind)
+    except AnalysisException as error:
+        raise InputError(
+            f"cannot read the flow records in {path}: {summarize_error(str(error))}"
+        ) from error
+    return validate_flows(rows, form)
+
+
+def validate_flows(rows: DataFrame, form: FlowFormat) -> ValidatedTable:
+    """Divide the rows of files of a format into records and rejected ones."""
+    for generator in form.generators:
+        rows = rows.selectExpr("*", generator)
+    rows = rows.filter(~F.coalesce(F.expr(form.ignored), F.lit(False)))
+    types = {
+        each.name: each.dataType
+        for each in rows.selectExpr(
+            *(f"{sql} AS `{name}`" for name, sql in form.columns.items())
+        ).schema
+    }
+    of_format = dict(form.rejected)
+    if _CORRUPT in rows.columns:
+        of_format["the line is not valid JSON"] = f"{_CORRUPT} is not null"
+    typed = rows.select(
+        F.struct(*(F.col(f"`{name}`") for name in rows.columns)).alias("_raw"),
+        _reasons(of_format).alias("_of_format"),
+        *(_typed(name, F.expr(sql), types[name]) for name, sql in form.columns.items()),
+    )
+    reason = F.coalesce("_of_format", _reasons(_REJECTED)).alias(REASON)
+    marked = typed.select(*RECORD, "_raw", reason)
+    return ValidatedTable(
+        "flows",
+        marked.filter(F.col(REASON).isNull()).select(*RECORD),
+        marked.filter(F.col(REASON).isNotNull()).select(
+            F.lit("flows").alias("table"),
+            F.col(REASON).alias("reason"),
+            F.to_json("_raw").alias("row"),
+        ),
+        marked,
+    )
+
+
+def _reasons(conditions: Mapping[str, str]) -> Column:
+    """Return the first reason whose condition holds, else null."""
+    none = F.lit(None).cast("string")
+    return F.coalesce(none, *(F.when(F.expr(sql), F.lit(why)) for why, sql in conditions.items()))
+
+
+def _typed(name: str, column: Column, kind: DataType) -> Column:
+    """Return a column of RECORD from a field of any type; null if it is unreadable."""
+    if name in ("start", "end"):
+        return _micros(column, kind).alias(name)
+    types = {"source_port": "int", "destination_port": "int", "bytes": "bigint"}
+    return column.try_cast(types.get(name, "string")).alias(name)
+
+
+def _micros(column: Column, kind: DataType) -> Column:
+    """Return a time in microseconds; numbers are seconds."""
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.unix_micros(column.cast("timestamp"))
+    if isinstance(kind, IntegralType):
+        return column.cast("bigint") * F.lit(1_000_000)
+    micros = (column.try_cast("decimal(20, 6)") * F.lit(1_000_000)).try_cast("bigint")
+    if isinstance(kind, StringType):
+        return F.coalesce(micros, F.unix_micros(column.try_cast("timestamp")))
+    return micros
+
+
+# ---- Files.
+
+
+def _kind(spark: SparkSession, path: str) -> str:
+    """Return the kind of the files below a path: parquet, json or text."""
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    extension = F.regexp_extract("path", r"\.([A-Za-z0-9]+)(\.(gz|bz2|zst))?$", 1)
+    found = files.select(extension.alias("extension")).distinct().collect()
+    kinds = sorted({_KINDS.get(row["extension"].lower(), "text") for row in found})
+    if len(kinds) != 1:
+        raise InputError(
+            f"there are files of several kinds in {path} ({', '.join(kinds)}): give a folder of one"
+            if kinds
+            else f"there are no flow records in {path}"
+        )
+    return kinds[0]
+
+
+def _read_json(spark: SparkSession, path: str, name: str | None) -> tuple[FlowFormat, DataFrame]:
+    """Return the format and the rows of JSON files."""
+    reader = spark.read.option("recursiveFileLookup", "true")
+    schemas = {known: form.json for known, form in FORMATS.items() if form.json}
+    if name is None:
+        first = "".join(row["value"] for row in reader.text(path).limit(20).collect())
+        marks = {known: schema.split()[0].strip("`") for known, schema in schemas.items()}
+        name = next((known for known, mark in marks.items() if f'"{mark}"' in first), None)
+    if name not in schemas:
+        raise _unknown_format(path, sorted(schemas))
+    form = FORMATS[name]
+    rows = reader.options(**form.options).schema(f"{form.json}, {_CORRUPT} STRING").json(path)
+    return form, rows
+
+
+def _read_columns(
+    spark: SparkSession, path: str, name: str | None, kind: str
+) -> tuple[FlowFormat, DataFrame]:
+    """Return the format and the rows of Parquet or text files; ``a-b`` is the field ``a_b``."""
+    reader = spark.read.option("recursiveFileLookup", "true")
+    if kind == "parquet":
+        rows = reader.parquet(path)
+    else:
+        header = reader.text(path).head()
+        line = "" if header is None else str(header["value"])
+        separator = "," if "," in line else " "
+        names = line.split(separator)
+        schema = StructType([StructField(each, StringType()) for each in names])
+        # Spark fails if another file has another header.
+        reader = reader.option("header", "true").option("enforceSchema", "false")
+        rows = reader.option("sep", separator).schema(schema).csv(path)
+    rows = rows.toDF(*(each.lower().replace("-", "_") for each in rows.columns))
+    columns = set(rows.columns)
+    known = {key: form for key, form in FORMATS.items() if form.needs}
+    if name is None:
+        name = next((key for key, form in known.items() if columns.issuperset(form.needs)), None)
+    if name not in known or not columns.issuperset(known[name].needs):
+        raise _unknown_format(
+            path, [f"{key} ({', '.join(form.needs)})" for key, form in known.items()]
+        )
+    missing = [each for each in known[name].optional if each not in columns]
+    return known[name], rows.withColumns({each: F.lit(None).cast("string") for each in missing})
+
+
+def _unknown_format(path: str, known: list[str]) -> InputError:
+    return InputError(
+        f"the files in {path} have none of the formats {', '.join(known)}: see --flow-format"
+    )
