@@ -10,7 +10,7 @@ from pathlib import Path
 from assignors.rack_discovery.sources import SourceError, run_command
 from placement_core import ClusterView, InvalidOptionError, RackwardError
 from placement_core.locators import LOCATORS as PURE_LOCATORS
-from placement_core.locators import RackLocator, TextFormat, TextLocator, validate_format
+from placement_core.locators import RackLocator, parse_racks
 from placement_core.locators import load_locator as load_locator_of
 from placement_core.plugins import read_properties
 from rackward.config_files import read_text
@@ -20,24 +20,16 @@ MAX_OUTPUT_BYTES = 4 << 20
 MAX_FILE_BYTES = 16 << 20
 MAX_TIMEOUT_SECONDS = 600.0
 
-FORMATS_BY_SUFFIX: Mapping[str, TextFormat] = {
-    ".properties": "properties",
-    ".json": "json",
-    ".yaml": "yaml",
-    ".yml": "yaml",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class CommandLocator:
-    """The racks that a command prints in ``format``, within ``timeout`` seconds.
+    """The racks that a command prints, within ``timeout`` seconds.
 
     The command runs once for each call of `racks`, without a shell and without input. Its errors
     are shown if it fails. Its arguments, which may be secrets, are never shown.
     """
 
     command: tuple[str, ...]
-    format: TextFormat = "properties"
     timeout: float = 10.0
 
     def __post_init__(self) -> None:
@@ -46,27 +38,21 @@ class CommandLocator:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CommandLocator:
-        """Return the locator for ``command`` (quoted as for a shell), ``format`` and ``timeout``.
+        """Return the locator for ``command`` (quoted as for a shell) and ``timeout``.
 
         Raises InvalidOptionError.
         """
-        values = read_properties(
-            "command",
-            properties,
-            command=shlex.split,
-            format=validate_format,
-            timeout=_parse_timeout,
-        )
+        values = read_properties("command", properties, command=shlex.split, timeout=_parse_timeout)
         return cls(**{**values, "command": tuple(values.get("command", ()))})
 
-    def racks(self, view: ClusterView) -> Mapping[int, str | None]:
+    def racks(self, view: ClusterView) -> Mapping[int, str | None]:  # noqa: ARG002
         """Return the rack by broker id. Raises RackwardError if the command or its output fails."""
         try:
             output = run_command(self.command, self.timeout, MAX_OUTPUT_BYTES)
         except SourceError as error:
             raise RackwardError(f"{self.command[0]} {error}") from error
         try:
-            return TextLocator(output.decode(), self.format).racks(view)
+            return dict(parse_racks(output.decode()))
         except (UnicodeDecodeError, RackwardError) as error:
             raise RackwardError(f"the output of {self.command[0]} is not valid: {error}") from error
 
@@ -80,28 +66,23 @@ def _parse_timeout(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FileLocator:
-    """The racks in the file at ``path``, which is read for each call of `racks`.
-
-    The default of ``format`` is that of the file name's suffix, or properties.
-    """
+    """The racks in the file at ``path``, which is read for each call of `racks`."""
 
     path: Path
-    format: TextFormat | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> FileLocator:
-        """Return the locator for ``path`` (required) and ``format``. Raises InvalidOptionError."""
-        values = read_properties("file", properties, path=Path, format=validate_format)
+        """Return the locator for ``path``, which is required. Raises InvalidOptionError."""
+        values = read_properties("file", properties, path=Path)
         if "path" not in values:
             raise InvalidOptionError("file needs the property path: write path=FILE")
         return cls(**values)
 
-    def racks(self, view: ClusterView) -> Mapping[int, str | None]:
+    def racks(self, view: ClusterView) -> Mapping[int, str | None]:  # noqa: ARG002
         """Return the rack by broker id. Raises RackwardError if the file is not valid."""
-        format = self.format or FORMATS_BY_SUFFIX.get(self.path.suffix.lower(), "properties")
         text = read_text(self.path, MAX_FILE_BYTES)
         try:
-            return TextLocator(text, format).racks(view)
+            return dict(parse_racks(text))
         except RackwardError as error:
             raise RackwardError(f"{self.path}: {error}") from error
 

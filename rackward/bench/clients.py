@@ -51,7 +51,7 @@ class MemberSpec:
     """The configuration of a member.
 
     ``topics`` are those that it subscribes to. ``refresh`` is when rackward's assignors rebalance
-    after leaders have moved; None: their default.
+    after leaders have moved; None: their default. ``weights`` are a topic's traffic per partition.
     """
 
     name: str
@@ -61,6 +61,7 @@ class MemberSpec:
     bootstrap: str
     strategy: Strategy
     refresh: RefreshPolicy | None = None
+    weights: Mapping[str, float] | None = None
 
     @property
     def refresh_policy(self) -> RefreshPolicy:
@@ -97,9 +98,6 @@ class PolledConsumer(Protocol):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the present assignment."""
-
-    def generation(self) -> int:
-        """Return the generation, -1 during a rebalance; 0 if the library does not show it."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -146,8 +144,11 @@ class KafkaPythonConsumer:
         name = spec.strategy.assignor
         assignor: Any
         if name in _OWN_KAFKA_PYTHON_ASSIGNORS:
+            even = {"balance": "bytes", "weights": spec.weights}
             assignor = _OWN_KAFKA_PYTHON_ASSIGNORS[name](
-                rack=spec.rack, refresh=spec.refresh_policy
+                rack=spec.rack,
+                refresh=spec.refresh_policy,
+                **(even if spec.strategy.balance == "bytes" else {}),
             )
         else:
             assignor = _KAFKA_PYTHON_ASSIGNORS[name]
@@ -173,7 +174,6 @@ class KafkaPythonConsumer:
         self._consumer.subscribe(list(spec.topics), listener=_Listener(on_change))
 
     def poll(self) -> Iterable[Read]:
-        """See `PolledConsumer`."""
         try:
             # A rebalance that begins in a poll commits within the poll's timeout or not at all,
             # and uncommitted records are read again. So the timeout is long.
@@ -187,15 +187,9 @@ class KafkaPythonConsumer:
         return _reads(polled)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """See `PolledConsumer`."""
         return _keys(self._consumer.assignment())
 
-    def generation(self) -> int:
-        """See `PolledConsumer`."""
-        return int(self._consumer.group_metadata().generation_id)
-
     def close(self) -> None:
-        """See `PolledConsumer`."""
         self._consumer.close(timeout_ms=5000)
 
 
@@ -300,7 +294,6 @@ class ConfluentConsumer:
         )
 
     def poll(self) -> Iterable[Read]:
-        """See `PolledConsumer`."""
         found: dict[TopicPartition, list[int]] = {}
         for message in self._consumer.consume(5000, POLL_SECONDS):
             error = message.error()
@@ -316,15 +309,9 @@ class ConfluentConsumer:
         ]
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """See `PolledConsumer`."""
         return _keys(self._consumer.assignment())
 
-    def generation(self) -> int:
-        """See `PolledConsumer`."""
-        return 0
-
     def close(self) -> None:
-        """See `PolledConsumer`."""
         self._consumer.close()
 
 
@@ -381,22 +368,15 @@ class AIOKafkaConsumer:
             raise
 
     def poll(self) -> Iterable[Read]:
-        """See `PolledConsumer`."""
         polled = self._loop.run_until_complete(
             self._consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))
         )
         return _reads(polled)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """See `PolledConsumer`."""
         return _keys(self._consumer.assignment())
 
-    def generation(self) -> int:
-        """See `PolledConsumer`."""
-        return 0
-
     def close(self) -> None:
-        """See `PolledConsumer`."""
         try:
             self._loop.run_until_complete(self._consumer.stop())
         finally:

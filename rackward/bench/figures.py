@@ -1,4 +1,4 @@
-"""From what was measured to figures: bytes, moves, prediction, latency and pauses. Pure."""
+"""From what was measured to figures: bytes, moves, prediction and pauses. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from assignors import LeaderRackAwareCooperativeSticky, Member
-from placement_core import ClusterView, TopicPartition
+from placement_core import ClusterView, TopicPartition, parse_rack
+from placement_core.racks import DEFAULT_MAX_SHARE, nearest_groups
 from rack_traffic.prices import PriceTable
-from rack_traffic.what_if.assignments import present_assignments, scenario_assignments
+from rack_traffic.what_if.assignments import present_assignments
 from rack_traffic.what_if.cases import (
     GroupCase,
     PartitionCase,
     ScenarioMetrics,
     scenario_metrics,
 )
-from rack_traffic.what_if.leader_layout import leader_layout
 from rackward.bench.clients import Read
 from rackward.bench.groups import Assignment
-from rackward.bench.strategies import Strategy
+from rackward.bench.strategies import Producers, Strategy
 from rackward.bench.traffic import TrafficMatrix
 
 BURST_SECONDS = 1.5
@@ -161,42 +159,40 @@ def predicted(strategy: Strategy, case: GroupCase) -> ScenarioMetrics:
     return scenario_metrics(case, scenario, as_is, PriceTable())
 
 
-def bytes_by_racks(case: GroupCase) -> TrafficMatrix:
-    """Return what the members read from the leaders of their partitions, by racks.
+def predicted_writes(
+    producers: Producers,
+    written: Mapping[str, Mapping[str, float]],
+    leader_racks: Mapping[str, Sequence[str | None]],
+) -> float:
+    """Return the share of the bytes that producers write to leaders in other racks than theirs.
 
-    Partitions without a reader, or without a leader in a known rack, are left out.
+    ``written`` has the bytes by topic and rack of the producers, ``leader_racks`` the rack of each
+    partition's leader. kafka-python's partitioner chooses any partition.
     """
-    matrix: Counter[tuple[str, str]] = Counter()
-    for member in case.members:
-        for topic, numbers in member.owned.items():
-            for number in numbers:
-                partition = case.partitions[TopicPartition(topic, number)]
-                leader_rack = case.rack_of(partition.leader)
-                if member.rack is not None and leader_rack is not None:
-                    matrix[member.rack, leader_rack] += partition.bytes
-    return matrix
-
-
-def forecast(cases: Sequence[GroupCase]) -> dict[str, float]:
-    """Return, by scenario of the what-if, the share (0 to 1) of all bytes of these groups that
-    would cross racks."""
-    layout = leader_layout(cases)
-    prices = PriceTable()
-    crossing, whole = Counter[str](), Counter[str]()
-    for case in cases:
-        scenarios = scenario_assignments(case, layout)
-        for scenario in scenarios:
-            metrics = scenario_metrics(case, scenario, scenarios[0], prices)
-            crossing[scenario.scenario] += metrics.crossing_bytes
-            whole[scenario.scenario] += metrics.bytes
-    return {name: round(crossing[name] / max(1, size), 6) for name, size in whole.items()}
+    whole = across = 0.0
+    for topic, by_rack in written.items():
+        leaders = dict(enumerate(leader_racks[topic]))
+        for rack, size in by_rack.items():
+            path = parse_rack(rack)
+            assert path is not None
+            # Java's has no bound.
+            bound = DEFAULT_MAX_SHARE if producers is Producers.RACKWARD else len(leaders)
+            groups = nearest_groups(path, leaders, bound)
+            if producers is Producers.STOCK:
+                groups = [(list(leaders), 1.0)]
+            whole += size
+            across += size * sum(
+                share * sum(leaders[number] != rack for number in numbers) / len(numbers)
+                for numbers, share in groups
+            )
+    return across / whole
 
 
 def optimum(case: GroupCase) -> int:
     """Return the minimum of off-rack partitions of a balanced assignment.
 
-    If all members read the same topics, it is `min_off_rack`; otherwise the minimum that the solver
-    of rackward's assignors proves.
+    If all members read the same topics, it is `min_off_rack`; otherwise what rackward's assignor
+    reaches, which is the minimum.
     """
     leader_racks = case.leader_racks()
     if len({member.topics for member in case.members}) == 1:
@@ -205,53 +201,31 @@ def optimum(case: GroupCase) -> int:
     by_topic: dict[str, list[str | None]] = {}
     for partition, rack in zip(case.partitions, leader_racks, strict=True):
         by_topic.setdefault(partition.topic, []).append(rack)
-    return LeaderRackAwareCooperativeSticky().assign(case.members, by_topic).optimum
+    return LeaderRackAwareCooperativeSticky().assign(case.members, by_topic).off_rack
 
 
 # ---- What the members read, and when.
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFigures:
-    """See the fields of `Result` with the same names."""
-
-    records_read: int
-    records_again: int
-    longest_pause: float
-    latency_p50: float
-    latency_p99: float
-
-
 def read_figures(
-    reads: Sequence[Read], sent: Mapping[TopicPartition, Sequence[float]]
-) -> ReadFigures:
-    """Return the figures of a group; ``reads`` are in order of time.
+    reads: Sequence[Read], sent: Mapping[TopicPartition, Mapping[int, float]]
+) -> tuple[int, float]:
+    """Return the number of records read, and the longest pause in seconds (see `Result`).
 
-    ``sent`` has the time of each record by partition and offset, in the same clock. Only the first
-    read of a record has a latency.
+    ``reads`` are those of a group, in order of time. ``sent`` has the time of each record by
+    partition and offset, in the same clock; of a record that is not in it no pause is counted.
     """
     read_to = dict.fromkeys(sent, 0)
     read_at = dict.fromkeys(sent, 0.0)
-    latencies: list[float] = []
     pause = 0.0
-    records = again = 0
     for read in reads:
-        times = sent[read.partition]
         begin, end = max(read.first, read_to[read.partition]), read.last + 1
-        records += read.records
-        again += read.records - max(0, end - begin)
-        if end <= begin:
-            continue
-        waited_since = max(read_at[read.partition], times[begin])
-        pause = max(pause, read.at - waited_since)
-        latencies += [read.at - at for at in times[begin:end]]
-        read_to[read.partition], read_at[read.partition] = end, read.at
-    p50, p99 = (
-        np.quantile(latencies, (0.5, 0.99), method="inverted_cdf").tolist()
-        if latencies
-        else (0.0, 0.0)
-    )
-    return ReadFigures(records, again, pause, p50, p99)
+        if end > begin:
+            written_at = sent[read.partition].get(begin, read.at)
+            waited_since = max(read_at[read.partition], written_at)
+            pause = max(pause, read.at - waited_since)
+            read_to[read.partition], read_at[read.partition] = end, read.at
+    return sum(read.records for read in reads), pause
 
 
 def bursts(times: Sequence[float], since: float) -> int:

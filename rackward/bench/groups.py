@@ -33,7 +33,7 @@ from rackward.bench.strategies import Strategy
 
 RESPONSE_TIMEOUT = 60.0
 LEAVE_TIMEOUT = 8.0
-"""Seconds that members have to leave the group at the end."""
+"""Seconds that members have to leave if the measuring process has died."""
 QUIET_SECONDS = 1.5
 """A group has settled when its assignments have not changed for this long."""
 
@@ -59,14 +59,12 @@ class History:
 class MemberState:
     """A member at one moment.
 
-    ``generation`` is -1 during a rebalance. ``joined`` tells whether the member has had an
-    assignment, which may be empty: not every client shows a generation. ``revoked`` counts the
-    partitions revoked so far, ``quiet_seconds`` is the time since the assignment last changed.
-    ``positions`` holds, for each partition ever read, the offset after the last record.
+    ``joined`` tells whether the member has had an assignment, which may be empty. ``revoked``
+    counts the partitions revoked so far, ``quiet_seconds`` is the time since the assignment last
+    changed. ``positions`` holds, for each partition ever read, the offset after the last record.
     """
 
     partitions: frozenset[int]
-    generation: int
     joined: bool
     revoked: int
     quiet_seconds: float
@@ -98,20 +96,16 @@ class GroupReport:
         """
         states = self.members.values()
         assigned = sorted(partition for state in states for partition in state.partitions)
-        return (
-            len({state.generation for state in states}) == 1
-            and all(state.joined and state.generation >= 0 for state in states)
-            and all(state.quiet_seconds >= QUIET_SECONDS for state in states)
-            and assigned == list(range(partitions))
-        )
+        return all(
+            state.joined and state.quiet_seconds >= QUIET_SECONDS for state in states
+        ) and assigned == list(range(partitions))
 
 
 class GroupProcess:
     """The consumer group of one strategy, in a process of its own.
 
-    ``partitions`` are all that its members may read. ``refresh`` is when rackward's assignors
-    rebalance after leaders have moved; None: their default. ``key`` identifies the group among
-    others that are waited for.
+    ``partitions`` are all that its members may read. ``key`` identifies the group among others
+    that are waited for; its log is a file of that name in ``logs``.
     """
 
     def __init__(
@@ -120,18 +114,16 @@ class GroupProcess:
         strategy: Strategy,
         partitions: Sequence[TopicPartition],
         group: str,
-        log_file: Path,
-        refresh: RefreshPolicy | None = None,
+        logs: Path,
     ) -> None:
         self.key = key
         self.strategy = strategy
         self.group = group
-        self._refresh = refresh
         context = multiprocessing.get_context("spawn")
         self._pipe, child_pipe = context.Pipe()
         self._process = context.Process(
             target=_run_group,
-            args=(child_pipe, tuple(partitions), log_file),
+            args=(child_pipe, tuple(partitions), logs / f"{key}.log"),
             name=group,
             daemon=True,
         )
@@ -139,16 +131,21 @@ class GroupProcess:
             self._process.start()
         child_pipe.close()
 
-    def join(self, member: str, rack: str, bootstrap: str, topics: Sequence[str]) -> None:
-        """Start a member in ``rack`` that bootstraps from ``bootstrap``."""
+    def join(
+        self,
+        member: str,
+        rack: str,
+        bootstrap: str,
+        topics: tuple[str, ...],
+        refresh: RefreshPolicy | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """Start a member in ``rack`` that bootstraps from ``bootstrap``.
+
+        For ``refresh`` and ``weights`` see `MemberSpec`.
+        """
         spec = MemberSpec(
-            name=member,
-            rack=rack,
-            topics=tuple(topics),
-            group=self.group,
-            bootstrap=bootstrap,
-            strategy=self.strategy,
-            refresh=self._refresh,
+            member, rack, topics, self.group, bootstrap, self.strategy, refresh, weights
         )
         self._request("join", spec)
 
@@ -168,14 +165,11 @@ class GroupProcess:
         history: History = self._request("history")
         return history
 
-    def close(self, *, leave_group: bool) -> None:
-        """End the process, with ``leave_group`` after its members have left (bounded)."""
+    def close(self) -> None:
+        """End the process; its members do not leave first."""
         self._pipe.close()
-        if leave_group:
-            self._process.join(LEAVE_TIMEOUT + 2)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.kill()
+        self._process.join()
 
     def _request(self, request: str, argument: Any = None) -> Any:
         try:
@@ -285,7 +279,7 @@ class _Member(threading.Thread):
         self._numbers = numbers
         self._leaving = threading.Event()
         self._last_change = time.monotonic()
-        self._state = MemberState(frozenset(), -1, False, 0, 0.0, {})
+        self._state = MemberState(frozenset(), False, 0, 0.0, {})
         self._revoked = 0
         self._positions: dict[int, int] = {}
 
@@ -314,7 +308,6 @@ class _Member(threading.Thread):
                     self._state = replace(
                         self._state,
                         partitions=frozenset(self._numbers[tp] for tp in consumer.assignment()),
-                        generation=consumer.generation(),
                     )
             finally:
                 consumer.close()

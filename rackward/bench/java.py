@@ -1,7 +1,7 @@
-"""Java consumers: Kafka's own VerifiableConsumer, a process each, which prints what it does.
+"""Java clients: Kafka's own VerifiableConsumer and ProducerPerformance, a process each.
 
-It prints a JSON line per event: partitions assigned and revoked, and the offsets of the records of
-each poll. The time of a batch is the one that it prints.
+The consumer prints a JSON line per event: partitions assigned and revoked, and the offsets of the
+records of each poll. The time of a batch is the one that it prints.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from placement_core import TopicPartition
+from rackward.bench import BenchError
 from rackward.bench.clients import (
     FETCH_MAX_WAIT_MS,
     FETCH_MIN_BYTES,
@@ -25,6 +26,7 @@ from rackward.bench.clients import (
     OnChange,
     Read,
 )
+from rackward.bench.traffic import RECORD_BYTES
 from rackward.testing.errors import ClusterTimeoutError
 from rackward.testing.kafka_jars import cache_directory, fetch_tools, java_home
 from rackward.testing.processes import Processes
@@ -39,7 +41,7 @@ ASSIGNORS = {
 }
 
 
-_NAME = "consumer"
+_NAME = "client"
 
 
 class JavaConsumer:
@@ -60,7 +62,7 @@ class JavaConsumer:
             raise
 
     def poll(self) -> Iterable[Read]:
-        """See `PolledConsumer`. Raises RuntimeError if the process has ended."""
+        """Return reads. Raises RuntimeError if the process has ended."""
         deadline = time.monotonic() + POLL_SECONDS
         while not self._reads and time.monotonic() < deadline:
             time.sleep(READ_INTERVAL)
@@ -72,15 +74,10 @@ class JavaConsumer:
         return reads
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """See `PolledConsumer`."""
         return self._owned
 
-    def generation(self) -> int:
-        """See `PolledConsumer`."""
-        return 0
-
     def close(self) -> None:
-        """See `PolledConsumer`: SIGTERM lets the consumer leave."""
+        """Let the consumer leave: SIGTERM."""
         try:
             self._processes.signal(_NAME, signal.SIGTERM)
             self._processes.wait(_NAME, CLOSE_SECONDS)
@@ -132,13 +129,8 @@ def _command(spec: MemberSpec, folder: Path) -> list[str]:
         "fetch.max.wait.ms": FETCH_MAX_WAIT_MS,
         "client.rack": spec.rack,
     }
-    path = folder / "consumer.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     return [
-        str(java_home() / "bin" / "java"),
-        *JVM_OPTIONS,
-        *("-cp", fetch_tools(cache_directory())),
-        "org.apache.kafka.tools.VerifiableConsumer",
+        *_java("VerifiableConsumer"),
         *("--bootstrap-server", spec.bootstrap),
         *("--group-id", spec.group),
         *("--topic", ",".join(spec.topics)),
@@ -146,5 +138,69 @@ def _command(spec: MemberSpec, folder: Path) -> list[str]:
         *("--reset-policy", "earliest"),
         *("--session-timeout", str(SESSION_TIMEOUT_MS)),
         "--enable-autocommit",
-        *("--command-config", str(path)),
+        *("--command-config", _write_properties(folder, properties)),
     ]
+
+
+class JavaProducer:
+    """A producer of ``rate`` bytes per second whose partitioner prefers leaders in ``rack``.
+
+    It ends with this process.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, rate: float, rack: str) -> None:
+        self._processes = Processes()
+        self._stopped = False
+        properties = {
+            "acks": "all",
+            "linger.ms": 250,
+            "batch.size": 32 * 1024,
+            "metadata.max.age.ms": METADATA_MAX_AGE_MS,
+            "client.rack": rack,
+            "partitioner.rack.aware": "true",
+        }
+        folder = self._processes.folder
+        command = [
+            *_java("ProducerPerformance"),
+            *("--bootstrap-server", bootstrap),
+            *("--topic", topic),
+            *("--num-records", "1000000000"),
+            *("--record-size", str(RECORD_BYTES)),
+            *("--throughput", str(max(1, round(rate / RECORD_BYTES)))),
+            *("--command-config", _write_properties(folder, properties)),
+        ]
+        try:
+            self._processes.start(_NAME, command, folder / "output")
+        except BaseException:
+            self._processes.close()
+            raise
+
+    def check(self) -> None:
+        """Raise BenchError if the process has ended."""
+        if not self._stopped and (code := self._processes.exit_code(_NAME)) is not None:
+            output = (self._processes.folder / "output").read_text(errors="replace")
+            raise BenchError(f"the producer ended with {code}: {output[-1000:]}")
+
+    def stop(self) -> None:
+        """Stop at once. Records that are not acknowledged may be lost."""
+        self._stopped = True
+        self._processes.close()
+
+    close = stop
+
+
+def _java(tool: str) -> list[str]:
+    """Return the command of one of Kafka's tools, without its arguments."""
+    return [
+        str(java_home() / "bin" / "java"),
+        *JVM_OPTIONS,
+        *("-cp", fetch_tools(cache_directory())),
+        f"org.apache.kafka.tools.{tool}",
+    ]
+
+
+def _write_properties(folder: Path, properties: Mapping[str, object]) -> str:
+    """Return the path of a new file of properties."""
+    path = folder / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return str(path)

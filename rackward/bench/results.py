@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from rack_traffic.atomic_write import write_atomically
 from rackward.bench import BenchError
-from rackward.bench.strategies import STRATEGIES, Strategy, select_strategies
+from rackward.bench.strategies import STRATEGIES, select_strategies
 from rackward.bench.workloads import WORKLOADS, select_workloads
 from rackward.config_files import convert, load
 
@@ -90,7 +90,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="run", ta
 
 
 Matrix = dict[str, dict[str, int]]
-"""Rack of the readers to rack of the brokers to bytes."""
+"""Rack of the readers, or of the producers, to rack of the brokers to bytes."""
 
 
 class StepResult(msgspec.Struct, frozen=True):
@@ -122,25 +122,23 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
 
     produced_bytes, log_bytes
         Values written, and what the logs grew by (with headers of records and batches).
+    written, predicted_written_share
+        What brokers received from producers that choose partitions, by the rack of the producer
+        and of the broker, and the predicted share across racks.
     groups, members, partitions
         Numbers; members are those of all groups together at the start.
     bytes
         Sent to the members, as brokers count them.
-    what_if
-        By scenario of the pipeline's what-if, for the group as it was in the first step: the share
-        (0 to 1) of the bytes that would cross racks.
     spread
         Bytes of the member that reads most, divided by the mean over members, in the worst step.
     revoked
         Partitions that members had to give up, including those that they got back at once.
     rebalances
         After the start.
-    records_read, records_again
-        All records that members read, and how many of them had been read before.
+    records_read
+        Including those that were read again.
     longest_pause
         Seconds for which records of a partition waited while none of it was read, at most.
-    latency_p50, latency_p99
-        Seconds from a record's production to its arrival at the application.
     """
 
     workload: str
@@ -155,30 +153,28 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     partitions: int
     bytes: Matrix
     steps: list[StepResult]
-    what_if: dict[str, float]
     spread: float
     revoked: int
     rebalances: int
     records_read: int
-    records_again: int
     longest_pause: float
-    latency_p50: float
-    latency_p99: float
+    written: Matrix = {}
+    predicted_written_share: float = 0.0
 
     @property
     def total_bytes(self) -> int:
         """All bytes sent to the members."""
-        return sum(size for row in self.bytes.values() for size in row.values())
+        return _total(self.bytes)
 
     @property
     def crossing_bytes(self) -> int:
         """Bytes sent to members in another rack."""
-        return sum(
-            size
-            for reader, row in self.bytes.items()
-            for rack, size in row.items()
-            if rack != reader
-        )
+        return _crossing(self.bytes)
+
+    @property
+    def written_crossing_share(self) -> float:
+        """Share (0 to 1) of the producers' bytes that crossed racks."""
+        return _crossing(self.written) / _total(self.written) if self.written else 0.0
 
     @property
     def crossing_share(self) -> float:
@@ -211,6 +207,16 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     def partition_range(self) -> tuple[int, int]:
         """Partitions per member, minimum and maximum, in the step where they differ most."""
         return widest((step.min_partitions, step.max_partitions) for step in self.steps)
+
+
+def _total(matrix: Matrix) -> int:
+    return sum(size for row in matrix.values() for size in row.values())
+
+
+def _crossing(matrix: Matrix) -> int:
+    return sum(
+        size for client, row in matrix.items() for rack, size in row.items() if rack != client
+    )
 
 
 def widest(ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
@@ -253,15 +259,9 @@ class ResultFolder:
         self.run = run
         self._write()
 
-    def missing(
-        self, workload: str, strategies: Sequence[Strategy], repetition: int
-    ) -> list[Strategy]:
-        """Return those of the strategies that have no result yet."""
-        return [
-            strategy
-            for strategy in strategies
-            if (workload, strategy.key, repetition) not in self._results
-        ]
+    def has(self, workload: str, strategy: str, repetition: int) -> bool:
+        """Return whether there is this result."""
+        return (workload, strategy, repetition) in self._results
 
     def add(self, results: Sequence[Result]) -> None:
         """Add results of the run, and write the file: whole or not at all."""

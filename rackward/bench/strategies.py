@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -21,9 +22,19 @@ class Client(Enum):
     JAVA = "Java"
 
 
+class Producers(Enum):
+    """Who chooses the partition of a record."""
+
+    FIXED = "fixed"
+    """The benchmark: each partition gets its share, whatever its leader."""
+    STOCK = "kafka-python's partitioner"
+    RACKWARD = "rackward's partitioner"
+    JAVA = "Java's partitioner with partitioner.rack.aware (KIP-1123)"
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How the members of a group are configured, and what else decides what they read.
+    """How producers and the members of a group are configured, and who decides what they read.
 
     key, title
         Identifies it in results, group ids and log files, and names it in tables.
@@ -40,7 +51,13 @@ class Strategy:
     nearest
         Whether members choose the nearest replica themselves.
     leader_layout
-        Whether leaders were moved to the racks of the members before.
+        Whether leaders were moved before: to the racks of the members, and of the producers unless
+        these are fixed.
+    producers
+        Who chooses partitions. Fixed, the strategies of a batch read the same records; otherwise a
+        strategy has topics of its own.
+    balance
+        What members have equal numbers of, as rackward's assignor has it.
     """
 
     key: str
@@ -53,6 +70,8 @@ class Strategy:
     follower_fetching: bool = False
     nearest: bool = False
     leader_layout: bool = False
+    producers: Producers = Producers.FIXED
+    balance: str = "partitions"
 
     @property
     def sends_rack(self) -> bool:
@@ -70,77 +89,100 @@ class Strategy:
         return self.follower_fetching or self.nearest
 
 
-def _strategies() -> list[Strategy]:
-    python, confluent, aiokafka, java = Client
-    classic = ("range", "roundrobin", "cooperative-sticky")
-    return [
-        *(
-            Strategy(f"kafka-python-{name}", f"kafka-python {name}", python, name)
-            for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
-        ),
-        *(Strategy(f"confluent-{name}", f"confluent {name}", confluent, name) for name in classic),
-        *(
-            Strategy(f"java-{name}", f"Java {name}, client.rack (KIP-881)", java, name)
-            for name in ("range", "cooperative-sticky")
-        ),
-        *(
-            Strategy(
-                f"brokers-{name}", f"brokers' {name} (KIP-848)", confluent, name, by_brokers=True
-            )
-            for name in ("uniform", "range")
-        ),
-        *(
-            Strategy(key, title, client, assignor, is_rackward=True)
-            for key, title, client, assignor in (
-                ("rackward-kafka-python", "rackward, kafka-python", python, COOPERATIVE_STICKY),
-                ("rackward-range", "rackward Range, kafka-python", python, RANGE),
-                ("rackward-confluent", "rackward, confluent", confluent, COOPERATIVE_STICKY),
-                ("rackward-aiokafka", "rackward, aiokafka", aiokafka, COOPERATIVE_STICKY),
-            )
-        ),
-        *(
-            Strategy(
-                f"rackward-led-{client.value.lower()}",
-                f"rackward lead, {client.value}",
-                client,
-                "cooperative-sticky",
-                is_rackward=True,
-                led=True,
-            )
-            for client in (java, confluent)
-        ),
-        Strategy(
-            "rackward-layout",
-            "rackward after a leader layout",
-            python,
-            COOPERATIVE_STICKY,
-            is_rackward=True,
-            leader_layout=True,
-        ),
-        Strategy(
-            "rackward-nearest",
-            "rackward's nearest replica, kafka-python",
-            python,
-            "cooperative-sticky",
-            nearest=True,
-        ),
-        *(
-            Strategy(
-                f"followers-{client.value.lower()}-{name}",
-                f"{client.value} {name}, follower fetching",
-                client,
-                name,
-                follower_fetching=True,
-            )
-            for client, name in (
-                *((confluent, name) for name in classic),
-                (java, "cooperative-sticky"),
-            )
-        ),
-    ]
+_PYTHON, _CONFLUENT, _AIOKAFKA, _JAVA = Client
+_RACKWARD = functools.partial(Strategy, is_rackward=True)
+_FOLLOWERS = functools.partial(Strategy, follower_fetching=True)
+_PRODUCERS = functools.partial(
+    Strategy, client=_PYTHON, assignor=COOPERATIVE_STICKY, is_rackward=True
+)
+_STRATEGIES = [
+    *(
+        Strategy(f"kafka-python-{name}", f"kafka-python {name}", _PYTHON, name)
+        for name in ("range", "roundrobin", "sticky", "cooperative-sticky")
+    ),
+    *(
+        Strategy(f"confluent-{name}", f"confluent {name}", _CONFLUENT, name)
+        for name in ("range", "roundrobin", "cooperative-sticky")
+    ),
+    *(
+        Strategy(f"java-{name}", f"Java {name}, client.rack (KIP-881)", _JAVA, name)
+        for name in ("range", "cooperative-sticky")
+    ),
+    *(
+        Strategy(f"brokers-{name}", f"brokers' {name} (KIP-848)", _CONFLUENT, name, by_brokers=True)
+        for name in ("uniform", "range")
+    ),
+    _RACKWARD("rackward-kafka-python", "rackward, kafka-python", _PYTHON, COOPERATIVE_STICKY),
+    _RACKWARD("rackward-range", "rackward Range, kafka-python", _PYTHON, RANGE),
+    _RACKWARD("rackward-confluent", "rackward, confluent", _CONFLUENT, COOPERATIVE_STICKY),
+    _RACKWARD("rackward-aiokafka", "rackward, aiokafka", _AIOKAFKA, COOPERATIVE_STICKY),
+    _RACKWARD("rackward-led-java", "rackward lead, Java", _JAVA, "cooperative-sticky", led=True),
+    _RACKWARD(
+        "rackward-led-confluent",
+        "rackward lead, confluent",
+        _CONFLUENT,
+        "cooperative-sticky",
+        led=True,
+    ),
+    _RACKWARD(
+        "rackward-layout",
+        "rackward after a leader layout",
+        _PYTHON,
+        COOPERATIVE_STICKY,
+        leader_layout=True,
+    ),
+    Strategy(
+        "rackward-nearest",
+        "rackward's nearest replica, kafka-python",
+        _PYTHON,
+        "cooperative-sticky",
+        nearest=True,
+    ),
+    *(
+        _FOLLOWERS(
+            f"followers-confluent-{name}", f"confluent {name}, follower fetching", _CONFLUENT, name
+        )
+        for name in ("range", "roundrobin", "cooperative-sticky")
+    ),
+    _FOLLOWERS(
+        "followers-java-cooperative-sticky",
+        "Java cooperative-sticky, follower fetching",
+        _JAVA,
+        "cooperative-sticky",
+    ),
+    Strategy(
+        "producers-stock",
+        "kafka-python's partitioner and cooperative-sticky",
+        _PYTHON,
+        "cooperative-sticky",
+        producers=Producers.STOCK,
+    ),
+    _PRODUCERS(
+        "producers-java",
+        "Java's rack-aware partitioner (KIP-1123), rackward's assignor",
+        producers=Producers.JAVA,
+    ),
+    _PRODUCERS(
+        "producers-rackward",
+        "rackward's partitioner and assignor",
+        producers=Producers.RACKWARD,
+    ),
+    _PRODUCERS(
+        "producers-layout",
+        "rackward's, after a leader layout",
+        producers=Producers.RACKWARD,
+        leader_layout=True,
+    ),
+    _PRODUCERS(
+        "producers-bytes",
+        "rackward's, after a leader layout, members even in bytes",
+        producers=Producers.RACKWARD,
+        leader_layout=True,
+        balance="bytes",
+    ),
+]
 
-
-STRATEGIES: dict[str, Strategy] = {strategy.key: strategy for strategy in _strategies()}
+STRATEGIES: dict[str, Strategy] = {strategy.key: strategy for strategy in _STRATEGIES}
 
 
 def select_strategies(keys: Sequence[str] | None) -> list[Strategy]:

@@ -1,4 +1,4 @@
-"""Traffic: a producer with a constant rate, and the bytes that brokers send to each group."""
+"""Traffic: producers with a constant rate, and the bytes that brokers count of each client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,12 +15,11 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from placement_core import TopicPartition
 from rackward.bench import BenchError
-from rackward.testing import Cluster
 
 RECORD_BYTES = 4096
 
 TrafficMatrix = Mapping[tuple[str, str], int]
-"""(rack of the reading member, rack of the sending broker) to bytes."""
+"""(rack of the reading member or of the producer, rack of the broker) to bytes."""
 
 # ---- What is written.
 
@@ -40,28 +39,35 @@ def weighted_cycle(weights: Sequence[int]) -> list[int]:
     return [index for _, index in sorted(turns)]
 
 
-class BackgroundProducer:
-    """Writes ``rate`` bytes per second to all ``partitions`` until stopped.
+Sent = list[dict[int, float]]
+"""By partition and offset, when the record was written, in seconds since the epoch."""
 
-    ``weights`` are the shares of the partitions; default: equal ones. Batches are small: a batch
-    near the size of a consumer's fetch would be cut, fetched again and counted twice. Values are
-    random, so that nothing compresses them.
+
+class BackgroundProducer:
+    """Writes ``rate`` bytes per second to ``targets``, a topic and a partition each, until stopped.
+
+    Where the partition is None, ``partitioner`` chooses it. ``weights`` are the shares of the
+    targets. Acknowledged records are added to ``sent``, whose index is that of ``partitions``.
+
+    Batches are small: a batch near the size of a consumer's fetch would be cut, fetched again and
+    counted twice. Values are random, so that nothing compresses them.
     """
 
     def __init__(
         self,
         bootstrap: str,
-        partitions: Sequence[TopicPartition],
+        targets: Sequence[tuple[str, int | None]],
         rate: float,
-        weights: Sequence[int] | None = None,
+        weights: Sequence[int],
+        partitions: Sequence[TopicPartition],
+        sent: Sent,
+        partitioner: Any = None,
     ) -> None:
-        self.records = 0
-        self.sent: list[list[float]] = [[] for _ in partitions]
-        """By partition and offset, when the record was written, in seconds since the epoch."""
         self._failure: BaseException | None = None
-        self._partitions = partitions
-        self._cycle = weighted_cycle([1] * len(partitions) if weights is None else weights)
+        self._targets = targets
+        self._cycle = weighted_cycle(weights)
         self._interval = RECORD_BYTES / rate
+        self._sent = dict(zip(partitions, sent, strict=True))
         self._stop = threading.Event()
         self._producer: Any = _Producer(
             bootstrap_servers=bootstrap.split(","),
@@ -72,18 +78,10 @@ class BackgroundProducer:
             metadata_max_age_ms=5000,
             reconnect_backoff_max_ms=1000,
             metrics_enabled=False,
+            **({} if partitioner is None else {"partitioner": partitioner}),
         )
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
         self._thread.start()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the values written so far."""
-        return self.records * RECORD_BYTES
-
-    def offsets(self) -> list[int]:
-        """Return the number of records written so far, index = partition."""
-        return [len(times) for times in self.sent]
 
     def check(self) -> None:
         """Raise BenchError if it has failed."""
@@ -106,19 +104,21 @@ class BackgroundProducer:
 
     def _run(self) -> None:
         value = random.Random(0).randbytes(RECORD_BYTES)
-        start = time.monotonic()
+        start, records = time.monotonic(), 0
         try:
             while not self._stop.is_set():
                 due = int((time.monotonic() - start) / self._interval)
-                while self.records < due and not self._stop.is_set():
-                    number = self._cycle[self.records % len(self._cycle)]
-                    topic, partition = self._partitions[number]
-                    self._producer.send(topic, value=value, partition=partition)
-                    self.sent[number].append(time.time())
-                    self.records += 1
+                while records < due and not self._stop.is_set():
+                    topic, partition = self._targets[self._cycle[records % len(self._cycle)]]
+                    future = self._producer.send(topic, value=value, partition=partition)
+                    future.add_callback(self._acknowledged, time.time())
+                    records += 1
                 self._stop.wait(0.02)
         except BaseException as error:  # noqa: BLE001 - reported by the main thread
             self._failure = error
+
+    def _acknowledged(self, at: float, record: Any) -> None:
+        self._sent[TopicPartition(record.topic, record.partition)][record.offset] = at
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]
@@ -142,19 +142,22 @@ def client_racks(groups: Iterable[str], racks: Sequence[str]) -> tuple[str, ...]
 class BrokerMeter:
     """Bytes since its construction, as counted by the brokers of a cluster with `client_racks`.
 
-    Each group's members in each rack have a listener of their own on every broker, so the
-    brokers' counters per listener distinguish them.
+    ``count`` is the cluster's ``bytes_out``, or ``bytes_in``. Each group's members in each rack
+    have a listener of their own on every broker, so the brokers' counters per listener distinguish
+    them; so have the producers.
     """
 
-    def __init__(self, cluster: Cluster, racks: Mapping[int, str]) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, count: Callable[[], Mapping[tuple[str, int], int]], racks: Mapping[int, str]
+    ) -> None:
+        self._count = count
         self._racks = racks
         self._total: dict[str, Counter[tuple[str, str]]] = {}
-        self._last = cluster.bytes_out()
+        self._last = dict(count())
 
     def read(self, groups: Iterable[str], /) -> dict[str, TrafficMatrix]:
         """Return the bytes so far of these groups."""
-        for counter, size in self._cluster.bytes_out().items():
+        for counter, size in self._count().items():
             label, broker = counter
             group, reader_rack = label.split(":", 1)
             matrix = self._total.setdefault(group, Counter())

@@ -9,7 +9,7 @@ from enum import Enum
 from random import Random
 
 from rackward.bench import BenchError
-from rackward.bench.strategies import Client, Strategy
+from rackward.bench.strategies import Client, Producers, Strategy
 
 RACKS = ("a", "b", "c")
 MOVED_SHARE = 0.1
@@ -31,11 +31,6 @@ class Event(Enum):
         """What happens, in words."""
         return _TITLES[self]
 
-    @property
-    def rebalances(self) -> bool:
-        """Whether every group rebalances, so that each assignor makes a new assignment."""
-        return self in (Event.START, Event.MEMBER_LEAVES, Event.MEMBER_JOINS)
-
 
 _TITLES = {
     Event.START: "all members start",
@@ -51,12 +46,14 @@ _TITLES = {
 class TopicShape:
     """A topic: its share of the partitions, and the weights of racks whose brokers lead more.
 
-    A broker leads in proportion to the weight of its rack; default: 1.
+    A broker leads in proportion to the weight of its rack; default: 1. ``traffic`` is the topic's
+    share of the bytes, where producers choose the partitions.
     """
 
     name: str
     share: int = 1
     leaders: Mapping[str, int] = field(default_factory=dict)
+    traffic: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,8 @@ class Workload:
 
     ``groups`` are those of each strategy. With ``skewed`` a few partitions have most of the
     traffic. ``events`` follow the start of all members; ``seeded_events`` more are drawn.
+    ``writers`` are the racks of producers, with their shares of the bytes; with none, one producer
+    writes to each partition its share. ``racks`` has the rack of each broker.
     """
 
     key: str
@@ -82,6 +81,8 @@ class Workload:
     skewed: bool = False
     events: tuple[Event, ...] = ()
     seeded_events: int = 0
+    writers: Mapping[str, float] = field(default_factory=dict)
+    racks: tuple[str, ...] = RACKS
 
     @property
     def is_at_rest(self) -> bool:
@@ -95,6 +96,8 @@ class Workload:
         if a member is not subscribed to a topic of another one (3.0.12): where it skips such a
         member, it takes a pair of ids for the id of the next.
         """
+        if bool(self.writers) != (strategy.producers is not Producers.FIXED):
+            return False
         every_topic = tuple(topic.name for topic in self.topics)
         subscribed = {
             every_topic if member.topics is None else member.topics
@@ -106,15 +109,6 @@ class Workload:
         if strategy.client is Client.KAFKA_PYTHON and strategy.assignor == "roundrobin":
             return len(subscribed) == 1
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Strategies that run at the same time, under one workload, for one repetition."""
-
-    workload: Workload
-    repetition: int
-    strategies: tuple[Strategy, ...]
 
 
 def _group(racks: str) -> tuple[MemberShape, ...]:
@@ -149,6 +143,14 @@ WORKLOADS: dict[str, Workload] = {
         Workload("several-groups", "Several groups", groups=(_group("aabb"), _group("bbcc"))),
         Workload("churn", "Members and leaders change", groups=_SIX, seeded_events=8),
         Workload("decay", "Leaders move", groups=_SIX, events=(Event.LEADERS_MOVE,) * 25),
+        Workload(
+            "producers",
+            "Racks that write 60, 30 and 10 %",
+            topics=(TopicShape("heavy", traffic=3), TopicShape("light")),
+            groups=(_group("aaaaaabbbc"),),
+            writers={"a": 0.6, "b": 0.3, "c": 0.1},
+            racks=RACKS * 2,
+        ),
     )
 }
 

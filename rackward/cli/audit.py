@@ -19,6 +19,7 @@ from rich.text import Text
 
 from placement_core.audit import Severity
 from rack_traffic.report.format import Currency, percent
+from rack_traffic.writers import parse_writers
 from rackward.cli import options
 from rackward.cli.commands import single_command
 from rackward.cli.live import step_reporter
@@ -38,6 +39,7 @@ from rackward.groups.audit import audit_cluster
 from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit
 from rackward.groups.next_steps import LedBy, NextStep, StepKind
 from rackward.groups.reading import DAY_SECONDS
+from rackward.kafka.groups import SHARE, STREAMS
 from rackward.units import format_bytes, format_count, format_list
 
 EPILOG = """
@@ -52,26 +54,18 @@ It is read-only. Each group has three figures, as the share of partitions that a
 of their member, and as cost per month:
 
 \b
-  now        its assignment and the leaders as they are, or followers where
-             brokers have Kafka's RackAwareReplicaSelector
-  assignor   with rackward's assignor, or led by rackward lead: the optimum of
-             all balanced assignments, with the same members and leaders; in
-             parentheses if the group's assignor is fixed (new protocol,
-             Kafka Streams)
-  + leaders  with leaders moved as well (rackward leaders plan); groups that
-             share topics are laid out together
+  now        its assignment and the leaders as they are
+  assignor   with rackward's assignor, or led by rackward lead: the optimum;
+             in parentheses if the group's assignor is fixed
+  + leaders  with leaders moved as well (rackward leaders plan)
 
-Below are the next steps: a line of the client's configuration, or a command. Brokers do not tell
-which library a client uses; it is known from the client id that most applications leave as it is.
+Below are the next steps: a line of the client's configuration, or a command. Without --watch, each
+group is assumed to read once what was written in the last 24 hours. A cost with + has a part of
+unknown racks in addition: see client.rack, and --mapping. Brokers do not know where producers are:
+see --writers.
 
-Without --watch, each group is assumed to read once what was written in the last 24 hours, or in the
-last hour where the log is younger. With it, rates are measured by committed offsets, the ends of
-logs and their sizes; Ctrl-C ends the measurement early. A cost with + has a part of unknown racks
-in addition: see client.rack, and --mapping.
-
-Needs Describe on the groups and their topics, and for log sizes on the cluster; DescribeConfigs on
-the cluster for the brokers' replica.selector.class. A group that cannot be read is a line with the
-reason.
+Needs Describe on the groups, their topics and the cluster, and DescribeConfigs on the cluster. A
+group that cannot be read is a line with the reason. See docs/audit.md.
 
 Exit status: 0 success; 2 error (reason on stderr), such as a cluster that cannot be reached or a
 GROUP that matches no group.
@@ -104,6 +98,7 @@ def audit(
             help="Measure reads for this many seconds. Default: estimate them from the logs.",
         ),
     ] = None,
+    writers: options.Writers = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one page that works offline."),
@@ -116,7 +111,7 @@ def audit(
     """Show what consumer groups read across racks, what it costs, and what to do next."""
     if html is not None:
         check_folder("--html", html)
-    report = read_report(cluster, prices, groups, mapping, watch=watch, best=True)
+    report = read_report(cluster, prices, groups, mapping, watch=watch, writers=writers, best=True)
     if html is not None:
         from rackward.cli.audit_page import render_page
 
@@ -136,10 +131,13 @@ def read_report(
     *,
     best: bool,
     watch: float | None = None,
+    writers: Sequence[str] | None = None,
 ) -> AuditReport:
     """Return the audit of the groups that ``groups`` match; see `audit_cluster`."""
     price_table, currency = prices.parse()
-    with step_reporter(stderr()) as progress, interrupted() as wait:
+    producers = parse_writers(writers or ())
+    progress = step_reporter(stderr())
+    with interrupted() as wait:
         progress("Connecting")
         with cluster.connect() as admin:
             return audit_cluster(
@@ -148,6 +146,7 @@ def read_report(
                 prices=price_table,
                 currency=currency.sign,
                 mapping=mapping,
+                writers=producers,
                 best=best,
                 watch=watch,
                 wait=wait,
@@ -201,6 +200,8 @@ def show_report(report: AuditReport, console: Console) -> None:
         console.print("(...) hypothetical: the assignor is fixed, but leaders can move")
     if not wide:
         _print_steps(report, console)
+    for step in report.steps:
+        _print_step(step.text, step, console)
     console.print()
     counts = Counter(finding.severity for finding in report.findings)
     if counts:
@@ -231,10 +232,36 @@ def _total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
                 f"{name:<18} {format_count(reads.off_rack, 'partition')}, "
                 f"{bytes_a_day(reads.crossing)} a day, {currency.text(reads.cost)} a month"
             )
+    for name, text in write_lines(report, currency):
+        yield f"{name + ':':<18} {text}"
     if now.unknown:
         rackless = sum(bool(row.rackless_members) for row in report.groups)
-        senders = f" ({format_count(rackless, 'group')} without racks)" if rackless else ""
+        manual = sum(row.now is not None and not row.members for row in report.groups)
+        counts = [f"{format_count(rackless, 'group')} without racks"] if rackless else []
+        counts += [f"{format_count(manual, 'group')} with assign()"] if manual else []
+        senders = f" ({', '.join(counts)})" if counts else ""
         yield f"{'Unattributed:':<18} {bytes_a_day(now.unknown)} a day{senders}"
+
+
+def write_lines(report: AuditReport, currency: Currency) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of what is written across racks, and of what can be saved."""
+    writes, after = report.writes, report.writes_after
+    if writes is None or after is None:
+        return
+    yield (
+        "Written (assumed)",
+        f"{bytes_a_day(writes.crossing)} a day, {currency.text(writes.cost)} a month; replication "
+        f"{currency.text(writes.replication_cost)} a month",
+    )
+    # Moved leaders also change what producers and followers send.
+    saved = writes.cost - after.rack_aware_cost + writes.replication_cost - after.replication_cost
+    if report.totals.layout is not None:
+        saved += report.totals.now.cost - report.totals.layout.cost
+    yield (
+        "Rack-aware writes",
+        f"save {currency.text(writes.cost - writes.rack_aware_cost)} a month, and with all steps "
+        f"{currency.text(saved)}",
+    )
 
 
 def bytes_a_day(rate: float) -> str:
@@ -247,8 +274,9 @@ def client_text(row: GroupAudit) -> str:
     if row.led_by is None:
         return ""
     protocol = row.protocol or "no assignor"
+    by_brokers = {SHARE: "share group", STREAMS: "streams group"}.get(row.type or "")
     assignor = {
-        LedBy.BROKERS: f"new protocol, {protocol}",
+        LedBy.BROKERS: by_brokers or f"new protocol, {protocol}",
         LedBy.LEAD: f"{protocol}, led by rackward",
         LedBy.RACKWARD: f"{protocol}, assigned by rackward",
         LedBy.CLIENT: protocol,
@@ -272,7 +300,7 @@ def cost(row: GroupAudit, reads: CrossRackReads | None, currency: Currency) -> s
     """Return the cost per month; ``+`` if racks are unknown for a part of the traffic."""
     if reads is None:
         return ""
-    if reads.unknown and not reads.crossing and row.rackless_members:
+    if reads.unknown and not reads.crossing and (row.rackless_members or not row.members):
         return UNKNOWN
     return currency.text(reads.cost) + ("+" if reads.unknown else "")
 

@@ -51,6 +51,7 @@ def render_page(report: AuditReport, generated_at: datetime) -> str:
         currency=Currency(report.currency),
         share=percent(now.crossing / rate) if rate else None,
         saving=0.0 if layout is None else now.cost - layout.cost,
+        writes=list(audit.write_lines(report, Currency(report.currency))),
         changed=sum(bool(row.steps) for row in report.groups),
         figures=audit.FIGURES,
         no_groups=audit.NO_GROUPS,

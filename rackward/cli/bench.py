@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -15,8 +14,7 @@ from typing import Annotated
 import typer
 
 from rackward.bench import BenchError
-from rackward.bench.checks import Check
-from rackward.bench.report import Report, make_report
+from rackward.bench.report import check_results, make_page
 from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
@@ -24,10 +22,7 @@ from rackward.cli.commands import command_group
 from rackward.cli.output import check_folder, stderr, write_page
 from rackward.testing.kafka_jars import KAFKA_VERSION
 
-DEFAULT_FOLDER = Path("bench-results")
 PAGE = "report.md"
-
-_PACKAGES = ("rackward", "kafka-python", "confluent-kafka", "aiokafka")
 
 
 def _wrapped(keys: Sequence[str]) -> str:
@@ -47,9 +42,8 @@ Examples:
   rackward bench run --config bench.yaml --output results
 
 Clusters are started on this machine and removed; the first use downloads Kafka and a Java runtime.
-Results are written when their strategies are measured: JSON Lines, the run and then a line each.
 After Ctrl-C, or if something failed, the same command continues with what is missing. At the end
-it writes {PAGE} and its plots to the folder.
+it writes {PAGE} to the folder.
 
 \b
 The options of FILE (YAML, TOML or JSON), and their defaults:
@@ -80,9 +74,6 @@ REPORT_EPILOG = """
 \b
 Examples:
   rackward bench report results
-  rackward bench report results --output bytes.md
-
-The page has the checks, and per workload a plot and a table. Plots are written beside it.
 
 Exit status: 0 success; 1 a check of the results fails; 2 error.
 """
@@ -102,7 +93,7 @@ def run_bench(
     ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")
-    ] = DEFAULT_FOLDER,
+    ] = Path("bench-results"),
     keep_logs: Annotated[
         Path | None,
         typer.Option(
@@ -117,9 +108,7 @@ def run_bench(
     brokers, with and without follower fetching, and rackward's through each client.
     """
     # Imported here: it needs the client libraries, which a report does not.
-    from rackward.bench.measured import Progress
-    from rackward.bench.schedule import plan_batches, run_all
-    from rackward.bench.sites import log_folder
+    from rackward.bench.runner import log_folder, run_all, timed
 
     options = Options() if config is None else read_options(config)
     if short:
@@ -128,21 +117,11 @@ def run_bench(
     folder = ResultFolder(output)
     folder.begin(_describe(options, config, short=short))
     console = stderr()
-    progress = Progress(
-        lambda text: console.print(text, markup=False, highlight=False), time.monotonic
-    )
-    try:
-        with log_folder(keep_logs) as logs:
-            failures = run_all(options, folder, logs, progress)
-    except BaseException:
-        count = sum(len(batch.strategies) for batch in plan_batches(options, folder))
-        if count:
-            progress.log(f"{count} results are missing: the same command continues")
-        raise
-    report = _write_report(folder, output / PAGE)
+    with log_folder(keep_logs) as logs:
+        failures = run_all(options, folder, logs, timed(console.print))
     for failure in failures:
-        progress.log(f"failed: {failure}")
-    if failures or _contradicted(report.checks):
+        console.print(f"failed: {failure}")
+    if not _report(folder, output / PAGE) or failures:
         raise typer.Exit(1)
 
 
@@ -154,51 +133,42 @@ def report_bench(
         typer.Option("--output", "-o", metavar="FILE", help=f"The page. Default: {PAGE} in DIR."),
     ] = None,
 ) -> None:
-    """Write a page of the results, with plots, as Markdown."""
+    """Write a Markdown page of the results: the checks, and a table per workload."""
     page = output or results / PAGE
     check_folder("--output", page)
-    report = _write_report(ResultFolder(results), page)
-    if _contradicted(report.checks):
+    if not _report(ResultFolder(results), page):
         raise typer.Exit(1)
 
 
-def _write_report(folder: ResultFolder, page: Path) -> Report:
-    """Write the page and its plots; print the checks. Raises BenchError without results."""
+def _report(folder: ResultFolder, page: Path) -> bool:
+    """Write the page, print the checks, and return whether all hold. Raises BenchError."""
     results = folder.results()
     if folder.run is None or not results:
         raise BenchError(f"{folder.path} has no results: run rackward bench run first")
-    report = make_report(folder.run, results)
-    for name, plot in report.plots.items():
-        write_page(page.parent / name, plot)
-    write_page(page, report.markdown)
-    for check in report.checks:
+    write_page(page, make_page(folder.run, results))
+    checks = check_results(results)
+    for check in checks:
         state = "not measured" if not check.checked else "FAILS" if check.faults else "holds"
-        typer.echo(f"{state}: {check.claim}")
-        for fault in check.faults:
-            typer.echo(f"  {fault}")
+        typer.echo("\n  ".join((f"{state}: {check.claim}", *check.faults)))
     typer.echo(f"{page} is written")
-    return report
-
-
-def _contradicted(checks: Sequence[Check]) -> bool:
-    return any(check.faults for check in checks)
+    return not any(check.faults for check in checks)
 
 
 def _describe(options: Options, config: Path | None, *, short: bool) -> Run:
     command = "rackward bench run"
     if config is not None:
+        # Without the folders of this machine.
         command += f" --config {shlex.quote(config.name)}"
     if short:
         command += " --short"
     versions = {"Kafka": KAFKA_VERSION, "Python": ".".join(map(str, sys.version_info[:3]))}
-    for name in _PACKAGES:
+    for name in ("rackward", "kafka-python", "confluent-kafka", "aiokafka"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = "-"
     return Run(
         options=options,
-        # Without the folders of this machine.
         command=command,
         began=datetime.now(UTC).strftime("%Y-%m-%d"),
         versions=versions,

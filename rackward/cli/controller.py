@@ -15,8 +15,8 @@ from rackward.cli import options
 from rackward.cli.commands import single_command
 from rackward.cli.options import read_config_file
 from rackward.cli.output import log_to_stderr
-from rackward.config_files import ConfigError
-from rackward.controller.config import ControllerConfig, read_config
+from rackward.config_files import ConfigError, properties_as_text
+from rackward.controller.config import Placement, read_config
 from rackward.rack_locators import load_locator
 
 EPILOG = """
@@ -54,10 +54,14 @@ The configuration file (YAML, JSON or TOML); only "cluster" is required:
     cert_file: controller.pem
     key_file: controller.key
   leaders:
-    every: off
-    groups: [orders]
-    min_gain: 0.05
-    min_interval: 10m
+    follow: [orders]
+    min_gain: 0.1
+    min_rate: 1kB
+    settle: 30s
+    rest: 10m
+    elections_per_hour: 1000
+    max_imbalance: 1.0
+    writers: ["a=60,b=40"]
   lead:
     groups: [payments, team-a-*]
     take_over: wait
@@ -79,6 +83,7 @@ def controller(
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration file and exit.")
     ] = False,
+    log_format: options.Logging = options.LogFormat.TEXT,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Run the controller of a cluster: add missing replicas, and serve placement requests.
@@ -96,7 +101,7 @@ def controller(
         ) from error
 
     settings = read_config(config, read_config_file)
-    plugins = Plugins(*_plugins(settings, config))
+    plugins = Plugins(*_plugins(settings.placement, config))
     try:
         check_config(settings)
     except RackwardError as error:
@@ -104,18 +109,17 @@ def controller(
     if check:
         typer.echo(f"{config}: valid")
         return
-    with log_to_stderr("rackward"):
+    with log_to_stderr("rackward", log_format):
         Controller(settings, plugins, timeout).run()
 
 
-def _plugins(
-    settings: ControllerConfig, path: Path
-) -> tuple[Callable[[], ReplicaPlacer], RackLocator]:
+def _plugins(placement: Placement, path: Path) -> tuple[Callable[[], ReplicaPlacer], RackLocator]:
     def placer() -> ReplicaPlacer:
-        return load_placer(settings.placer, settings.placer_properties)
+        return load_placer(placement.placer, properties_as_text(placement.properties))
 
     try:
         placer()
-        return placer, load_locator(settings.locator, settings.locator_properties)
+        properties = properties_as_text(placement.locator_properties)
+        return placer, load_locator(placement.locator, properties)
     except InvalidOptionError as error:
         raise ConfigError(f"{path}: placement: {error}") from error

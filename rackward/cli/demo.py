@@ -1,9 +1,7 @@
-"""``rackward demo``: the options, the cluster to run on, and the exit status."""
+"""``rackward demo``: four groups on one Kafka in three racks, their progress, and the result."""
 
 from __future__ import annotations
 
-import os
-import time
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -11,15 +9,22 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from rackward.bench.demo import DEMO_STRATEGIES, DemoResult, demo_batch, demo_result
-from rackward.bench.measured import Progress
-from rackward.bench.results import Options
-from rackward.bench.runner import BatchRunner
-from rackward.bench.sites import existing_site, log_folder, own_site
+from rackward.bench.demo import (
+    DEMO_BATCH,
+    DEMO_STRATEGIES,
+    REBALANCES,
+    DemoResult,
+    demo_result,
+    suboptimal_steps,
+)
+from rackward.bench.results import Options, Result
+from rackward.bench.runner import BatchRunner, counting_cluster, log_folder, timed
+from rackward.bench.workloads import Event
 from rackward.cli.commands import single_command
-from rackward.cli.demo_output import print_introduction, print_result, progress_on
-from rackward.cli.output import check_folder
+from rackward.cli.output import check_folder, number, table, table_console
 from rackward.testing.cluster import DEFAULT_RACKS
 
 
@@ -39,10 +44,20 @@ Examples:
 Exit status: 0 success; 1 a group with an assignor of rackward was not optimal after a rebalance;
 2 error; 130 interrupted with Ctrl-C.
 
-The JSON of --json and --output has the cluster, is_optimal and, for each strategy, a result in the
-form of the results of "rackward bench run". Bytes are integers, shares are between 0 and 1.
+The JSON of --json and --output has is_optimal and, for each strategy, a result in the form of the
+results of "rackward bench run". Bytes are integers, shares are between 0 and 1.
 """
 
+INTRODUCTION = """\
+Kafka's brokers and consumers run in several racks: availability zones of a cloud, or rooms of a
+data centre. Bytes that cross from one rack to another are billed. A consumer reads a partition from
+one broker, the partition's leader. The assignor of a consumer group decides who reads which
+partition, and the usual ones ignore racks. rackward's give each consumer its fair share of
+partitions, and choose those that are led in its own rack.
+
+Four groups now read the same topic on a Kafka of six brokers in three racks: two with assignors of
+kafka-python, two with rackward's.
+"""
 
 app = single_command()
 
@@ -52,15 +67,6 @@ def demo(
     cluster: Annotated[
         ClusterType, typer.Option(help="Run the demo's own Kafka as local processes or in Docker.")
     ] = ClusterType.LOCAL,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Use an existing cluster, whose brokers must have broker.rack set. Its brokers "
-            "and leaders are left alone: steps that would disturb them are skipped, and bytes are "
-            "estimated. The demo's topic and groups are deleted at the end.",
-        ),
-    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -71,11 +77,7 @@ def demo(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            dir_okay=False,
-            help="Write the JSON to FILE.",
+            "--output", "-o", metavar="FILE", dir_okay=False, help="Write the JSON to FILE."
         ),
     ] = None,
     seed: Annotated[
@@ -124,24 +126,25 @@ def demo(
 
     Kafka and a Java runtime are downloaded at the first use; nothing else is needed.
     """
-    if bootstrap_server is not None and cluster is ClusterType.DOCKER:
-        raise typer.BadParameter("--bootstrap-server and --cluster docker exclude each other")
     if output is not None:
         check_folder("--output", output)
-    console = Console(stderr=as_json)
+    console = table_console(as_json)
     options = Options(
         seed=seed, partitions=partitions, rate=rate, step_seconds=step_seconds, price=price
     )
+    console.print(INTRODUCTION)
+    log = timed(console.print)
+    # The processes of the groups import for seconds: meanwhile the cluster starts.
     with (
         log_folder(keep_logs) as logs,
-        progress_on(console, time.monotonic, os.environ) as progress,
+        closing(BatchRunner(DEMO_BATCH, options, logs, log)) as runner,
+        counting_cluster(
+            DEFAULT_RACKS, len(DEMO_STRATEGIES), logs, log, docker=cluster is ClusterType.DOCKER
+        ) as kafka,
     ):
-        print_introduction(console, own_cluster=bootstrap_server is None)
-        if bootstrap_server is None:
-            docker = cluster is ClusterType.DOCKER
-            result = _on_own_cluster(options, docker, logs, progress)
-        else:
-            result = _on_existing_cluster(options, bootstrap_server, logs, progress)
+        results = runner.run(kafka)
+        log("Stopping the brokers ...")
+    result = demo_result(DEFAULT_RACKS, results, price)
     print_result(result, console)
     if as_json:
         typer.echo(result.to_json(), nl=False)
@@ -151,23 +154,117 @@ def demo(
         raise typer.Exit(1)
 
 
-def _on_own_cluster(options: Options, docker: bool, logs: Path, progress: Progress) -> DemoResult:
-    racks = sorted(set(DEFAULT_RACKS))
-    batch = demo_batch(racks, own_cluster=True)
-    # The processes of the groups import for seconds: meanwhile the cluster starts.
-    with (
-        closing(BatchRunner(batch, options, logs, progress)) as runner,
-        own_site(DEFAULT_RACKS, len(DEMO_STRATEGIES), logs, progress, docker=docker) as site,
-    ):
-        results = runner.run(site)
-        progress.status("Stopping the brokers")
-    return demo_result(site, batch, results, options.price)
+def print_result(result: DemoResult, console: Console) -> None:
+    """Print what was saved, the tables of the result and their explanation."""
+    first = result.results[0]
+    console.print()
+    console.print(headline(result))
+    console.print()
+    console.print(summary_table(result))
+    console.print()
+    console.print(step_table(result))
+    console.print()
+    console.print(
+        f"{len(result.results)} groups read {first.produced_bytes / first.seconds / 1e6:.1f} MB/s "
+        f"in {first.partitions} partitions for {first.seconds:.0f} s, leaders shuffled with seed "
+        f"{first.seed}; the brokers counted the bytes. Moved: partitions taken from members that "
+        "stayed. Per member: its partitions, in the step in which they differ most. Pause: the "
+        "longest time for which records of a partition waited while none of it was read. No group "
+        "rebalances here when leaders move or a broker dies (rackward's do after leaders "
+        "have been stable for minutes): what then crosses racks does so until the next rebalance.",
+        style="dim",
+    )
+    console.print(verdict(result))
 
 
-def _on_existing_cluster(
-    options: Options, bootstrap_server: str, logs: Path, progress: Progress
-) -> DemoResult:
-    site = existing_site(bootstrap_server)
-    batch = demo_batch(site.rack_names, own_cluster=False)
-    with closing(BatchRunner(batch, options, logs, progress)) as runner:
-        return demo_result(site, batch, runner.run(site), options.price)
+def headline(result: DemoResult) -> str:
+    """Return what rackward saved, in words: means of its groups and of the others."""
+    others = [each for each in result.results if not _is_rackward(each)]
+    own = [each for each in result.results if _is_rackward(each)]
+    crossing, own_crossing = (
+        sum(each.crossing_bytes for each in group) / len(group) for group in (others, own)
+    )
+    if not crossing:
+        return "Nothing was read across racks without rackward: nothing could be saved."
+    share, own_share = (
+        sum(each.crossing_share for each in group) / len(group) for group in (others, own)
+    )
+    cost, own_cost = (
+        sum(each.cost_per_month(result.price_per_gb) for each in group) / len(group)
+        for group in (others, own)
+    )
+    return (
+        f"rackward's groups read {1 - own_crossing / crossing:.0%} fewer bytes across racks: "
+        f"{own_share:.1%} of the bytes came from another rack, {share:.1%} with kafka-python's "
+        f"assignors. At $ {result.price_per_gb:g} per GB, a month at this rate costs each group "
+        f"$ {cost:,.2f}; with rackward, $ {own_cost:,.2f}."
+    )
+
+
+def summary_table(result: DemoResult) -> Table:
+    """Return a table with a row per strategy."""
+    headings = (
+        "in the\nrack", "across\nracks", "cost\na month", "moved", "per\nmember", "pause",
+        "at the\noptimum",
+    )  # fmt: skip
+    shown = table("", *map(number, headings), title="Whole run")
+    for each in result.results:
+        rebalances = sum(step.event in REBALANCES for step in each.steps)
+        shown.add_row(
+            Text(
+                _title(each).replace(" ", "\n"), style="green" if _is_rackward(each) else "yellow"
+            ),
+            f"{1 - each.crossing_share:.1%}",
+            f"{each.crossing_bytes / 1e6:,.1f} MB",
+            f"$ {each.cost_per_month(result.price_per_gb):,.2f}",
+            str(each.moved),
+            _range(*each.partition_range),
+            f"{each.longest_pause:.1f} s",
+            f"{rebalances - len(suboptimal_steps(each))} of {rebalances}",
+        )
+    return shown
+
+
+def step_table(result: DemoResult) -> Table:
+    """Return, per step, the partitions read across racks at its end, and the optimum."""
+    first = result.results[0]
+    shown = table(
+        "",
+        *(number(_title(each).replace(" ", "\n")) for each in result.results),
+        number("optimum"),
+        title=f"Partitions (of {first.partitions}) read across racks after each step",
+    )
+    for steps in zip(*(each.steps for each in result.results), strict=True):
+        optimum = str(steps[0].optimum)
+        shown.add_row(Event(steps[0].event).title, *(str(step.crossing) for step in steps), optimum)
+    return shown
+
+
+def verdict(result: DemoResult) -> Text:
+    """Return one line: whether the groups with rackward's assignors were optimal."""
+    if result.is_optimal:
+        return Text(
+            "Optimal: after every rebalance, no even assignment has fewer partitions read across "
+            "racks than rackward's.",
+            style="bold green",
+        )
+    faults = [
+        f"{_title(each)} after '{Event(step.event).title}': {step.crossing} off-rack (optimum "
+        f"{step.optimum}), {_range(step.min_partitions, step.max_partitions)} partitions per member"
+        for each in result.results
+        if _is_rackward(each)
+        for step in suboptimal_steps(each)
+    ]
+    return Text("NOT optimal: " + "; ".join(faults), style="bold red")
+
+
+def _title(result: Result) -> str:
+    return DEMO_STRATEGIES[result.strategy].title
+
+
+def _is_rackward(result: Result) -> bool:
+    return DEMO_STRATEGIES[result.strategy].is_rackward
+
+
+def _range(minimum: int, maximum: int) -> str:
+    return str(maximum) if minimum == maximum else f"{minimum} to {maximum}"

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placement_core import InvalidOptionError, TopicPartition
-from placement_core.audit import Finding
+from placement_core.audit import Finding, Kind
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions
@@ -31,8 +31,9 @@ from rackward.kafka import (
 )
 from rackward.topics.creator import read_min_isr, read_replication_targets
 from rackward.topics.health import (
+    NOTED,
+    UNHEALTHY,
     Health,
-    Note,
     listed_topics,
     partition_health,
     read_throttle_findings,
@@ -94,24 +95,24 @@ class DescribedPartition(msgspec.Struct, frozen=True):
     leader: int | None
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[Kind, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
     @property
     def is_unhealthy(self) -> bool:
         """Whether the partition has a problem."""
-        return any(note.unhealthy for note in self.notes)
+        return any(note in UNHEALTHY for note in self.notes)
 
     @property
     def note_text(self) -> Text:
         """The notes that no other column shows."""
         parts = []
         for note in self.notes:
-            if note is Note.MOVING:
+            if note is Kind.MOVING:
                 moves = [*(f"+{b}" for b in self.adding), *(f"-{b}" for b in self.removing)]
                 parts.append(f"moving {' '.join(moves)}")
-            elif note is not Note.UNDER_REPLICATED:
+            elif note is not Kind.UNDER_REPLICATED:
                 # The column "not in sync" shows that.
                 parts.append(note.value)
         return Text(", ".join(parts), style="red" if self.is_unhealthy else "")
@@ -134,11 +135,6 @@ class DescribedTopic(msgspec.Struct, frozen=True):
     min_in_sync: int | None
     unhealthy: int
     partitions: tuple[DescribedPartition, ...]
-
-    def only_unhealthy(self) -> DescribedTopic:
-        """Return the topic with its unhealthy partitions."""
-        unhealthy = tuple(each for each in self.partitions if each.is_unhealthy)
-        return msgspec.structs.replace(self, partitions=unhealthy)
 
 
 class TopicsDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,8 +161,11 @@ class TopicsDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     def only_unhealthy(self) -> TopicsDescription:
         """Return the description with unhealthy partitions only."""
-        topics = tuple(topic.only_unhealthy() for topic in self.topics)
-        return msgspec.structs.replace(self, topics=topics)
+        topics = []
+        for topic in self.topics:
+            partitions = tuple(each for each in topic.partitions if each.is_unhealthy)
+            topics.append(msgspec.structs.replace(topic, partitions=partitions))
+        return msgspec.structs.replace(self, topics=tuple(topics))
 
 
 RESULTS = (TopicsDescription,)
@@ -465,10 +464,10 @@ def _notes_text(topic: DescribedTopic, separator: str) -> Text:
     count = len(topic.partitions)
     parts = [
         note.value if notes[note] == count else f"{notes[note]:,} {note.value}"
-        for note in Note
+        for note in NOTED
         if notes[note]
     ]
-    unhealthy = any(note.unhealthy for note in notes)
+    unhealthy = any(note in UNHEALTHY for note in notes)
     return Text(separator.join(parts) or "healthy", style="red" if unhealthy else "")
 
 

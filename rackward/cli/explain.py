@@ -36,7 +36,7 @@ from rackward.groups.explain import (
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups, list_matching_groups
 from rackward.kafka import AdminConnection, read_state
-from rackward.kafka.groups import CLASSIC, CONSUMER
+from rackward.kafka.groups import SHARE, STREAMS
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.units import format_count
 
@@ -47,32 +47,12 @@ Examples:
   rackward groups explain billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
 
 A partition is off-rack if the rack that it is read from is known and is not that of the member that
-reads it. That is its leader's or, if brokers have Kafka's RackAwareReplicaSelector and the member
-joins with a rack, its own where a replica is in sync there; members of rackward's assignors always
-read from leaders. Partitions that are not read in their member's rack are listed by reason:
+reads it. Such partitions are listed by reason, with remedies that the group's protocol permits. "At
+best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly; the
+figure of a remedy is the optimum after this remedy alone. See docs/audit.md.
 
-\b
-  too-many-leaders        the rack has more leaders than its members read if
-                          balanced
-  no-member-in-rack       no member is in the leader's rack
-  not-subscribed-in-rack  the members there do not subscribe to the topic
-  co-partitioned          (range) partition i of all topics goes to one
-                          member, and those of others are led in its rack
-  rackless-member         the member's rack is unknown: see --mapping
-  not-optimal             another balanced assignment would read it locally
-  no-leader, rackless-broker, replica-unknown (a follower, or the leader),
-  unread: do not count as off-rack
-
-"At best" is the optimum that rackward's assignor reaches with balanced loads, computed exactly. The
-figure of a remedy is the optimum after this remedy alone and a rebalance. The group's max_imbalance
-and weights are not known to this command; see docs/audit.md.
-
-Remedies are those that the group's protocol permits. A classic group of another assignor can use
-rackward's, or be led (rackward lead). For every group that ignores leader racks, leaders can move
-to the members that read them (leaders plan); a group of the new protocol has no other choice.
-
-A group may use any client and must be stable. Nothing is changed. With a pattern, such as
-'orders-*', the groups with the most off-rack partitions come first, and groups that cannot be
+A group may use any client and must be stable. Nothing is changed. In a share group, a partition
+counts once for each member that reads it. With a pattern, such as 'orders-*', groups that cannot be
 explained are named on stderr.
 
 Exit status: 0 success; 2 error (reason on stderr), such as a named group that does not exist, has
@@ -118,7 +98,8 @@ def explain(
     host_racks = HostRacks.parse_option("--mapping", mapping)
     explained: list[GroupExplanation] = []
     skipped: list[Skipped] = []
-    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+    progress = step_reporter(stderr())
+    with cluster.connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
         names, optional = _match(admin, brokers, groups)
         found = find_groups(admin, brokers, names)
@@ -161,7 +142,7 @@ def _match(
     exact = {name for name in groups if "*" not in name}
     matched: set[str] = set()
     for pattern in sorted(set(groups) - exact):
-        listed = list_matching_groups(admin, brokers, [pattern], (CLASSIC, CONSUMER))
+        listed = list_matching_groups(admin, brokers, [pattern])
         if not listed:
             raise InvalidOptionError(
                 f"group {pattern}: no group matches it, or this user may not describe any: see "
@@ -187,7 +168,10 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
         f"{format_count(group.partitions, 'partition')} of {format_count(group.topics, 'topic')}",
         style="bold",
     )
-    console.print(f"Assignor: {group.protocol or 'unknown'}")
+    if group.type in (SHARE, STREAMS):
+        console.print(f"Type:     {group.type} group, assigned by brokers")
+    else:
+        console.print(f"Assignor: {group.protocol or 'unknown'}")
     if group.leader is not None:
         console.print(f"Leader:   rackward lead, member {group.leader}")
     if group.waiting:
@@ -196,7 +180,9 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
         console.print(f"Waiting:  rackward lead, member {ids}: {leading}")
     console.print()
     best = f"{group.optimum:,} off-rack if balanced, with these members and leaders"
-    if not group.assigned_by_rackward:
+    if group.type == SHARE:
+        best = f"{group.optimum:,} off-rack with these leaders: brokers assign share groups"
+    elif not group.assigned_by_rackward:
         best += "; the group's assignor ignores leader racks"
     if group.uneven:
         best += "; the assignment now is not balanced"

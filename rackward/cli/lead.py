@@ -33,7 +33,7 @@ from rackward.groups.explain import explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups, is_stable
 from rackward.kafka import AdminConnection, read_state
-from rackward.kafka.groups import CONSUMER, Group
+from rackward.kafka.groups import Group, GroupKind
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.lead import (
     STATES,
@@ -42,8 +42,9 @@ from rackward.lead import (
     LeadStatus,
     TakeOver,
     TakeOverPolicy,
-    match_groups,
+    list_matched,
     parse_protocols,
+    why_refused,
 )
 from rackward.lead.led_group import JOINING, REBALANCING
 from rackward.units import format_count, parse_listen_address
@@ -56,40 +57,23 @@ Examples:
   rackward lead billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
 
 In a classic consumer group, one member, the leader, assigns the partitions of all. This command
-joins groups as a member that subscribes to nothing and reads nothing, and where it is the leader,
-each partition goes to a consumer in the rack of its leader, with balanced loads. The consumers may
-be of any client (Java, librdkafka, Go, Python, Node), and nothing about them changes, if they use
-one of these assignors:
+joins groups as a member that reads nothing, and where it leads, each partition goes to a consumer
+in the rack of its leader, with balanced loads. Consumers may be of any client, if they use range,
+cooperative-sticky, sticky, roundrobin, RoundRobinAssigner or rack-affinity. --protocol adds others,
+whose members must apply any assignment: NAME=range, NAME=sticky or NAME=cooperative-sticky. Racks
+are those that consumers send (client.rack), else those of --mapping.
 
-\b
-  range                     partition i of all topics to one member
-  cooperative-sticky        balanced over all topics; partitions move in two
-                            rounds, and the others are read meanwhile
-  sticky, roundrobin,       balanced over all topics; all members stop for
-  RoundRobinAssigner,       a rebalance
-  rack-affinity
+Where another member leads, it waits, or with --take-over remove removes that member, which joins
+again with its next heartbeat; until then its partitions are not read. Groups of sink connectors
+(connect-NAME) can be led. Kafka Streams, share groups and groups of the new protocol cannot, and
+are left alone: see rackward leaders plan.
 
---protocol adds others, whose members must apply any assignment: NAME=range, NAME=sticky or
-NAME=cooperative-sticky. Racks are those that consumers send (client.rack), else those of --mapping.
+Needs Read on the groups and Describe on their topics. If it stops, the groups go on with another
+leader. Run two for availability. See docs/leading.md.
 
-Start it less than 30 s before the consumers, and it leads from the first rebalance on. It leaves a
-group that has had no consumers for 30 s, and joins it again when it has one, so that offsets can be
-reset, and expire as without it. In a group that has another leader it waits as a member
-(--take-over wait), and leads as soon as that leader leaves. With --take-over remove it removes that
-leader from the group: the consumer notices with its next heartbeat and joins again; until then its
-partitions are not read (3 s with Java's default heartbeat interval).
-
-Kafka Streams, Kafka Connect and groups of the new protocol (group.protocol=consumer) cannot be led:
-rackward leaders plan moves partition leaders to such consumers instead.
-
-If authentication fails, the file of --command-config is read again.
-
-It needs Read on the groups and Describe on their topics. If it is stopped or fails, the consumers
-go on: after its session time-out (10 s) the group rebalances with another leader, without regard to
-racks. Run two for availability: the second waits, and takes over. See docs/leading.md.
-
-Runs until Ctrl-C. Exit status: 0 with --dry-run; 1 declined at the prompt; 2 error (reason on
-stderr); 130 stopped with Ctrl-C.
+Runs until Ctrl-C. On a terminal it shows the groups whenever they change; elsewhere it only logs to
+stderr: /status of --health has the groups. Exit status: 0 with --dry-run; 1 declined at the prompt;
+2 error (reason on stderr); 130 stopped with Ctrl-C.
 
 With --json, a line for each change of a group: event status; with --dry-run, event plan.
 """
@@ -101,6 +85,9 @@ log = logging.getLogger("rackward.lead")
 _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
 
 POLL_SECONDS = 0.5
+
+REMOVE = "join, remove its leader, and lead"
+"""The action that evicts a member."""
 
 
 class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,9 +162,10 @@ def lead(
         typer.Option(
             "--health",
             metavar="HOST:PORT",
-            help="Serve /health/live, /health/ready and /metrics for Prometheus.",
+            help="Serve /health/live, /health/ready, /status, and /metrics for Prometheus.",
         ),
     ] = None,
+    log_format: options.Logging = options.LogFormat.TEXT,
     run: RunOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -196,7 +184,9 @@ def lead(
         require_confirmation(run)
     with cluster.connect() as admin:
         if run.dry_run or removes:
-            plans = plan_groups(admin, match_groups(admin, groups), lead_options)
+            names = {each for each in groups if "*" not in each}
+            names.update(each.id for each in list_matched(admin, groups))
+            plans = plan_groups(admin, sorted(names), lead_options)
             if run.as_json:
                 for plan in plans:
                     print_json_line("lead", "plan", plan)
@@ -204,14 +194,14 @@ def lead(
                 stdout().print(_table(plans))
             if run.dry_run:
                 return
-            members = format_count(sum(bool(plan.members) for plan in plans), "member")
+            members = format_count(sum(plan.action == REMOVE for plan in plans), "member")
             confirm(
                 f"Evict {members} of these groups? They rejoin at their next heartbeat", run.yes
             )
     with (
-        log_to_stderr("rackward"),
+        log_to_stderr("rackward", log_format),
         GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
-        nullcontext() if address is None else _health_port(*address, it),
+        nullcontext() if address is None else health_port(*address, it),
     ):
         show_status(it, as_json=run.as_json)
 
@@ -251,12 +241,16 @@ def parse_health(option: str, text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
-    """Serve the health port; it is ready while no group is being joined, or rebalances for long."""
+def health_port(host: str, port: int, leader: GroupLeader) -> Iterator[str]:
+    """Serve the health port and yield its URL.
+
+    It is ready while no group is being joined, or rebalances for long.
+    """
     from prometheus_client import CollectorRegistry
 
-    from rackward.controller.http import HealthServer, Readiness
+    from rackward.health import HealthServer, Readiness
     from rackward.lead.metrics import LeadMetrics
+    from rackward.lead.status import status_document
 
     def state() -> Readiness:
         groups = leader.status()
@@ -264,11 +258,14 @@ def _health_port(host: str, port: int, leader: GroupLeader) -> Iterator[None]:
         ready = not (by_state[JOINING] or by_state[REBALANCING])
         return Readiness(ready, {"groups": {g.group: g.state for g in groups}, **by_state})
 
+    def status() -> dict[str, Any]:
+        return status_document(leader.status())
+
     registry = CollectorRegistry()
     registry.register(LeadMetrics(leader.status))
-    with closing(HealthServer(host, port, state, registry)) as server:
+    with closing(HealthServer(host, port, state, status, registry)) as server:
         log.info("health and metrics: http://%s", server.address)
-        yield
+        yield f"http://{server.address}"
 
 
 def plan_groups(
@@ -302,31 +299,36 @@ def plan_groups(
 
 
 def _action(group: Group | None, lead_options: LeadOptions) -> str:
+    if group is not None:
+        reason = why_refused(
+            group.kind, group.protocol_type, group.protocol, lead_options.protocols
+        )
+        if reason is not None:
+            return f"none: {reason}"
+        if group.kind is GroupKind.MANUAL:
+            return "join when it has consumers: it has only committed offsets"
     if group is None or not group.members:
         return "join, and lead from the first consumer on"
-    if group.type == CONSUMER:
-        return "none: brokers assign it; see rackward leaders plan"
-    if group.protocol and group.protocol not in lead_options.protocols:
-        return f"none: its assignor {group.protocol} is not known; see --protocol"
     if lead_options.take_over.mode is TakeOver.WAIT:
         return "join, and lead when its leader leaves"
-    return "join, remove its leader, and lead"
+    return REMOVE
 
 
 def show_status(leader: GroupLeader, as_json: bool) -> None:
-    """Show the groups whenever they change, until a signal.
+    """Show the groups whenever they change, until a signal: on a terminal, or as JSON.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.
     """
     shown: tuple[LeadStatus, ...] = ()
+    console = stdout()
     while True:
         status = leader.status()
         if status != shown:
             if as_json:
                 for group in set(status) - set(shown):
                     print_json_line("lead", "status", group_status(group))
-            else:
-                stdout().print(_table([group_status(group) for group in status]))
+            elif console.is_terminal:
+                console.print(_table([group_status(group) for group in status]))
             shown = status
         if leader.failure is not None:
             raise leader.failure

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 import typer
 
-from placement_core import (
-    ClusterView,
-    InvalidOptionError,
-    TopicPartition,
-)
+from placement_core import ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import (
+    BytesAcross,
     ConsumerDemand,
     LeaderLayout,
     Obstacle,
     UnmetReads,
+    WriterDemand,
     plan_leaders,
 )
+from rack_traffic.writers import ALL_TOPICS, parse_writers
 from rackward.cli import options
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions, LocatorOptions, TopicOptions
@@ -36,10 +34,11 @@ from rackward.groups.readers import (
     may_read_followers,
     parse_readers,
     read_groups,
+    read_leader_bytes,
     readers_of_groups,
 )
-from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes, read_state
-from rackward.kafka.metadata import LATEST, read_log_offsets, unauthorized_topics
+from rackward.kafka import AdminConnection, ClusterState, read_state
+from rackward.kafka.metadata import unauthorized_topics
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import BatchLimits, PlanKind
 from rackward.reassignment.plan import build_plan
@@ -51,23 +50,23 @@ EPILOG = """
 Examples:
   rackward leaders plan --group billing -o leaders.json
   rackward leaders plan --topics orders --readers a=2,b=1 -o leaders.json
+  rackward leaders plan --group billing --writers a=6,b=3,c=1 -o plan.json
 
 Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
-leader-rack-aware assignment. For topics that a range assignor assigns together (partition i of all
-topics to one member), they are upper bounds. All other groups (of the new protocol, of Java, of
-librdkafka, Kafka Streams) keep their partitions: leaders go to the members that own them, and the
-figures are those of groups explain before and after. --assignment sets one of the two for all
-groups. A rebalance may give such partitions to other members: then plan again.
-
-For current assignments, only leaders whose partition becomes local move, and no broker gets more
-than twice the mean of leaders (--max-imbalance). The command lists what is not local after the
-plan, with the reason.
-
-A consumer's rack is its client.rack, or the one that an assignor of rackward sends; --mapping adds
-those of other consumers. The figures count each partition once per group.
+leader-rack-aware assignment. All other groups keep their partitions: leaders go to the members that
+own them. --assignment sets one of the two for all groups. For current assignments, only leaders
+whose partition becomes local move, and no broker gets more than twice the mean of leaders
+(--max-imbalance). See docs/leader-layouts.md.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 """
+
+
+class Partitioner(StrEnum):
+    """How producers choose a partition."""
+
+    STOCK = "stock"
+    RACK_AWARE = "rack-aware"
 
 
 class Weights(StrEnum):
@@ -75,7 +74,6 @@ class Weights(StrEnum):
 
     EQUAL = "equal"
     BYTES = "bytes"
-    RECORDS = "records"
 
 
 class UnmetRow(msgspec.Struct, frozen=True):
@@ -88,11 +86,17 @@ class UnmetRow(msgspec.Struct, frozen=True):
 
 
 class LayoutResult(msgspec.Struct, frozen=True):
-    """The most partitions that a broker may lead (null: any), and what is not local after the
-    plan."""
+    """The most partitions that a broker may lead (null: any), what is not local after the plan,
+    and what is consumed and produced across racks, in the unit of --weights. A better layout could
+    save ``gap`` of all that is read and written at most. Leaders on ``heaviest_broker`` serve so
+    many times the mean."""
 
     leader_limit: int | None
     unmet: list[UnmetRow]
+    consumed: tuple[BytesAcross, ...] = ()
+    produced: tuple[BytesAcross, ...] = ()
+    gap: float = 0.0
+    heaviest_broker: float = 0.0
 
 
 RESULTS = (PlanFile, ChangeResult, LayoutResult)
@@ -132,15 +136,42 @@ def plan(
             "unless it does so already. Default: 1.0 with current assignments, else any.",
         ),
     ] = None,
+    max_byte_imbalance: Annotated[
+        float | None,
+        typer.Option(
+            "--max-byte-imbalance",
+            metavar="SHARE",
+            min=0.0,
+            help="By what share of the mean the leaders on a broker may serve more bytes than the "
+            "mean, read and written. Ranks before locality; needs --weights bytes. Default: any.",
+        ),
+    ] = None,
     weights: Annotated[
         Weights,
         typer.Option(
             "--weights",
             help="Weights of groups that need different leaders: all equal, or by the bytes "
-            "stored or records written per partition that they read (of groups that follow, the "
+            "stored per partition that they read (of groups that follow, the "
             "mean).",
         ),
     ] = Weights.EQUAL,
+    writers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writers",
+            metavar="[TOPIC:]RACK=SHARE,...",
+            help="The shares of a topic's bytes that producers in each rack write, such as "
+            "a=60,b=30,c=10; without TOPIC, of all other topics. May be repeated.",
+        ),
+    ] = None,
+    partitioner: Annotated[
+        Partitioner,
+        typer.Option(
+            "--partitioner",
+            help="How the writers choose partitions: stock, whatever the leaders; rack-aware, "
+            "records without keys go to leaders in the producer's rack.",
+        ),
+    ] = Partitioner.STOCK,
     topics: TopicOptions,
     levels: Annotated[
         int | None,
@@ -162,11 +193,14 @@ def plan(
     current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
     _check_options(group, readers, mapping, topics.topics, assignment)
+    if max_byte_imbalance is not None and weights is not Weights.BYTES:
+        raise InvalidOptionError("--max-byte-imbalance needs --weights bytes")
     written.check()
     locator = locators.locator()
     host_racks = HostRacks.parse_option("--mapping", mapping)
     consumers = None if readers is None else parse_readers("--readers", readers)
-    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+    progress = step_reporter(stderr())
+    with cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
         chosen = topics.match(state.topics)
@@ -183,7 +217,9 @@ def plan(
         check_not_reassigning(read_topics, state)
         view = planning_view(state, locator)
         progress("Reading sizes of partitions")
-        found = _with_weights(admin, view, found, weights)
+        found, amounts = _with_weights(
+            admin, view, found, weights, alone=not writers and max_byte_imbalance is None
+        )
         if max_imbalance is None:
             max_imbalance = found.max_imbalance
         progress("Planning")
@@ -191,9 +227,11 @@ def plan(
             view,
             found.demands,
             assignments=found.assignments,
+            writers=writer_demands(writers or [], partitioner, read_topics, view, amounts),
             topics=read_topics,
             levels=levels,
             max_imbalance=max_imbalance,
+            max_byte_imbalance=max_byte_imbalance,
             only_gains=True,
         )
     built = build_plan(
@@ -211,6 +249,9 @@ def plan(
             },
             "current_assignments": [each.name for each in found.assignments],
             "max_imbalance": max_imbalance,
+            "max_byte_imbalance": max_byte_imbalance,
+            "writers": list(writers or []),
+            "partitioner": partitioner.value,
             "weights": weights.value,
             "topics": topics.topics,
             "exclude": topics.exclude,
@@ -227,13 +268,14 @@ def plan(
         built,
         view,
         written,
-        notes=list(unmet_notes(layout, view)),
+        notes=[*unmet_notes(layout, view), *across_notes(layout)],
         more=layout_result(layout),
     )
     if not layout.locality_proved:
         stderr().print(
             "Some groups share only part of their topics, or brokers lead as many partitions as "
-            "--max-imbalance permits: the plan may not have the best locality."
+            "--max-imbalance permits, or --max-byte-imbalance moves leaders: the plan may not have "
+            "the best locality."
         )
 
 
@@ -288,48 +330,52 @@ def _read_readers(
 
 
 def _with_weights(
-    admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights
-) -> Readers:
-    """Return the readers, weighted by their partitions: demands by the mean of theirs."""
-    alone = not readers.assignments and len(readers.demands) < 2
+    admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights, *, alone: bool
+) -> tuple[Readers, Mapping[TopicPartition, float]]:
+    """Return the readers, weighted by --weights, and the weights."""
+    alone &= not readers.assignments and len(readers.demands) < 2
     if weights is Weights.EQUAL or alone:
-        return readers
-    topics = readers.topics
-    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
-    read: Callable[[AdminConnection, Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
-    read = _read_bytes if weights is Weights.BYTES else _read_records
-    # The weight of an empty topic is small, but not 0.
-    amounts = {tp: float(max(amount, 1)) for tp, amount in read(admin, leaders).items()}
-    demands = []
-    for demand in readers.demands:
-        of_demand = [amounts.get(tp, 0.0) for tp in leaders if tp.topic in demand.topics]
-        mean = sum(of_demand) / len(of_demand) if of_demand else 0.0
-        demands.append(replace(demand, weight=max(mean, 1.0)))
-    assignments = [
-        replace(each, weights={tp: amounts.get(tp, 1.0) for tp in each.racks})
-        for each in readers.assignments
-    ]
-    return Readers(tuple(demands), tuple(assignments))
+        return readers, {}
+    amounts = read_leader_bytes(admin, view, readers.topics)
+    return readers.weighted(amounts), amounts
 
 
-def _read_bytes(
-    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
-) -> Mapping[TopicPartition, int]:
-    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
-    return {tp: sizes[tp, leader].bytes for tp, leader in leaders.items() if (tp, leader) in sizes}
+def writer_demands(
+    values: Sequence[str],
+    partitioner: Partitioner,
+    topics: Collection[str],
+    view: ClusterView,
+    amounts: Mapping[TopicPartition, float],
+) -> list[WriterDemand]:
+    """Return the writers of --writers; ``amounts`` is the weight of a partition, 1 by default.
 
-
-def _read_records(
-    admin: AdminConnection, leaders: Mapping[TopicPartition, int]
-) -> Mapping[TopicPartition, int]:
-    offsets: dict[TopicPartition, int] = {}
-    for broker in sorted(set(leaders.values())):
-        led = [tp for tp, leader in leaders.items() if leader == broker]
-        offsets.update(read_log_offsets(admin, broker, led, LATEST))
-    return offsets
+    Raises InvalidOptionError.
+    """
+    shares = parse_writers(values).shares
+    if len(shares) < len(values):
+        raise InvalidOptionError("--writers: a topic has two: give one")
+    if unknown := sorted(shares.keys() - {ALL_TOPICS, *topics}):
+        raise InvalidOptionError(f"--writers: the plan has no topic {', '.join(unknown)}")
+    written: dict[str | TopicPartition, dict[str | None, float]] = {}
+    for topic in sorted(topics):
+        row = shares.get(topic, shares.get(ALL_TOPICS, {}))
+        total = sum(amounts.get(tp, 1.0) for tp in view.replicas if tp.topic == topic)
+        if row:
+            written[topic] = {rack: total * share for rack, share in row.items()}
+    aware = partitioner is Partitioner.RACK_AWARE
+    return [WriterDemand("--writers", written, rack_aware=aware)] if written else []
 
 
 # What is not local after the plan.
+
+
+def across_notes(layout: LeaderLayout) -> Iterator[str]:
+    """Yield what producers write across racks, and the gap, if there is any."""
+    for each in layout.produced:
+        now, planned = (share / (each.total or 1.0) for share in (each.before, each.after))
+        yield f"Produced across racks: {now:.1%} now, {planned:.1%} planned."
+    if layout.gap:
+        yield f"A better layout saves at most {layout.gap:.2%} of what is read and written."
 
 
 def unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
@@ -360,6 +406,11 @@ def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
                 f"the brokers in rack {rack} lead as many partitions as --max-imbalance permits "
                 f"({layout.leader_limit:,})"
             )
+        case Obstacle.BYTE_LIMIT:
+            return (
+                f"the brokers in rack {rack} serve as many bytes as --max-byte-imbalance permits "
+                f"(the heaviest {layout.heaviest_broker:.2f} times the mean)"
+            )
         case Obstacle.OTHER_READERS:
             return "other groups read them in another rack"
 
@@ -383,4 +434,11 @@ def layout_result(layout: LeaderLayout) -> LayoutResult:
         for topic, number in unmet.partitions:
             partitions.setdefault(topic, []).append(number)
         rows.append(UnmetRow(unmet.name, unmet.obstacle, unmet.rack, partitions))
-    return LayoutResult(layout.leader_limit, rows)
+    return LayoutResult(
+        layout.leader_limit,
+        rows,
+        layout.consumed,
+        layout.produced,
+        layout.gap,
+        layout.heaviest_broker,
+    )

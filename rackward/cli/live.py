@@ -1,18 +1,14 @@
-"""Progress of a run: a bar on a terminal, lines in a log, JSON lines for programs."""
+"""Progress of a run: lines, and JSON lines for programs."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Task, TaskID, TextColumn
-from rich.progress import Progress as Bar
-from rich.text import Text
 
 from rackward.cli.output import print_json_line
 from rackward.reassignment import Event, EventHandler
@@ -32,29 +28,15 @@ LOG_INTERVAL_SECONDS = 5.0
 MAX_LISTED_FAILURES = 20
 
 
-@contextmanager
-def progress_reporter(
-    command: str, console: Console, source: str, as_json: bool
-) -> Iterator[EventHandler]:
-    """Yield the handler of events.
+def progress_reporter(command: str, console: Console, source: str, as_json: bool) -> EventHandler:
+    """Return the handler of events: lines on the console, or JSON lines.
 
     ``command`` and ``source``, the arguments that name the plan, make up the command line that
     messages recommend to resume a run.
     """
     if as_json:
-        yield lambda event: _print_event(command, event)
-    elif console.is_terminal:
-        with Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[progress]}"),
-            console=console,
-            transient=True,
-            refresh_per_second=4,
-        ) as bar:
-            yield _BarReporter(console, f"{command} {source}", bar).handle
-    else:
-        yield _LineReporter(console, f"{command} {source}").handle
+        return lambda event: _print_event(command, event)
+    return _LineReporter(console, f"{command} {source}").handle
 
 
 class _LineReporter:
@@ -67,7 +49,7 @@ class _LineReporter:
 
     def handle(self, event: Event) -> None:
         if isinstance(event, events.Progressed):
-            self.show_progress(event)
+            self._show_progress(event)
         elif isinstance(event, events.PartitionFailed):
             self._failures += 1
             if self._failures <= MAX_LISTED_FAILURES:
@@ -77,7 +59,7 @@ class _LineReporter:
         elif text := event_text(event, self._command_line):
             self._console.print(text, style=_style(event))
 
-    def show_progress(self, event: events.Progressed) -> None:
+    def _show_progress(self, event: events.Progressed) -> None:
         now, progress = time.monotonic(), event.progress
         completed = progress.completed == progress.partitions
         changed = progress.completed != self._last_completed
@@ -87,28 +69,6 @@ class _LineReporter:
         ):
             self._last_time, self._last_completed = now, progress.completed
             self._console.print(f"{_batch_text(event)}: {progress_text(progress)}")
-
-
-class _BarReporter(_LineReporter):
-    """Prints lines above a progress bar."""
-
-    def __init__(self, console: Console, command_line: str, bar: Bar) -> None:
-        super().__init__(console, command_line)
-        self._bar = bar
-        self._task: TaskID | None = None
-
-    def show_progress(self, event: events.Progressed) -> None:
-        """Update the bar: in bytes if any are to be copied, otherwise in partitions."""
-        progress = event.progress
-        total, completed = progress.partitions, progress.completed
-        if progress.bytes:
-            total, completed = progress.bytes, progress.bytes_copied
-        title, text = _batch_text(event), progress_text(progress)
-        if self._task is None:
-            self._task = self._bar.add_task(title, total=total, progress=text)
-        self._bar.update(
-            self._task, description=title, total=total, completed=completed, progress=text
-        )
 
 
 def _batch_text(event: events.Progressed) -> str:
@@ -217,31 +177,10 @@ def _print_event(command: str, event: Event) -> None:
 SHOWN_AFTER_SECONDS = 2.0
 
 
-class _LateColumn(TextColumn):
-    """A column that is empty at first: most commands are done before it is needed."""
-
-    def render(self, task: Task) -> Text:
-        return Text() if (task.elapsed or 0.0) < SHOWN_AFTER_SECONDS else super().render(task)
-
-
-@contextmanager
 def step_reporter(
     console: Console, clock: Callable[[], float] = time.monotonic
-) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what is being done, once the command has taken two seconds.
-
-    On a terminal the text replaces the one before; in a log it is a line, every five seconds.
-    """
-    if console.is_terminal:
-        with Bar(
-            _LateColumn("{task.description}", markup=False),
-            console=console,
-            transient=True,
-            refresh_per_second=4,
-        ) as bar:
-            task = bar.add_task("")
-            yield lambda text: bar.update(task, description=f"{text} ...")
-        return
+) -> Callable[[str], None]:
+    """Return a function that prints what is being done: after two seconds, then every five."""
     last = clock() + SHOWN_AFTER_SECONDS - LOG_INTERVAL_SECONDS
 
     def show(text: str) -> None:
@@ -250,4 +189,4 @@ def step_reporter(
             last = clock()
             console.print(f"{text} ...")
 
-    yield show
+    return show

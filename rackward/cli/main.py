@@ -42,6 +42,10 @@ COMMANDS = {
         "rackward.cli.audit",
         "Show what consumer groups read across racks, what it costs, and what to do next.",
     ),
+    "top": LazyCommand(
+        "rackward.cli.top",
+        "Show live what consumer groups read across racks, their lag and cost.",
+    ),
     "demo": LazyCommand(
         "rackward.cli.demo",
         "Measure cross-rack traffic of groups with and without rackward.",

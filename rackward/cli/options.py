@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -132,6 +133,19 @@ AllPartitions = Annotated[
 ]
 
 
+class LogFormat(Enum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Logging = Annotated[
+    LogFormat,
+    typer.Option("--log-format", help="Log lines as text, or as one JSON object per line."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of a command that changes a cluster."""
@@ -155,6 +169,15 @@ RackMapping = Annotated[
         "(10.0.1.0/24=a).",
     ),
 ]
+Writers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--writers",
+        metavar="[TOPIC:]RACK=SHARE,...",
+        help="Where producers are, such as a=60,b=30,c=10, for all topics or those not named; may "
+        "be repeated. Default: in equal parts in all racks that hold replicas.",
+    ),
+]
 GroupNames = Annotated[
     list[str] | None,
     typer.Argument(
@@ -172,8 +195,9 @@ Prices = Annotated[
         "--prices",
         metavar="FILE",
         envvar="RACKWARD_PRICES",
-        help="Price table, as CSV or JSON: rules with per_gb and, optionally, cluster, level (1 is "
-        "the top level of rack paths), from_rack, to_rack, both_directions; or the name or "
+        help="Price table, as CSV or JSON: rules with per_gb and, optionally, kind (consume, "
+        "replicate, produce), cluster, level (1 is the top level of rack paths), from_rack, "
+        "to_rack, both_directions; or a published price (aws, aws-msk, gcp, azure); or the name or "
         "module:Class of a plug-in. Default: 0.02 per GB between racks, 0 within a rack.",
     ),
 ]
@@ -240,26 +264,6 @@ def currency_symbol(text: str) -> str:
 
 # ---- Racks of brokers, and the placement of replicas.
 
-IgnoreRacks = Annotated[
-    bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
-]
-PlacementProperties = Annotated[
-    str | None,
-    typer.Option(
-        "--placement-properties",
-        metavar="KEY=VALUE,...",
-        help="Properties of the placement strategy.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        help="Random seed; the same seed gives the same layout.",
-    ),
-]
 Brokers = Annotated[
     str | None,
     typer.Option(
@@ -318,49 +322,72 @@ class LocatorOptions:
         return RackSource.METADATA if metadata else RackSource.LOCATOR
 
 
-def parse_placement(
-    locators: LocatorOptions = LocatorOptions(),
-    *,
-    placement: str | None = None,
-    placement_properties: str | None = None,
-    like: str | None = None,
-    seed: int | None = None,
-    brokers: str | None = None,
-    ignore_racks: bool = False,
-) -> PlacementOptions:
-    """Return the options of placement. A placer that takes a seed gets a random one by default.
+@dataclass(frozen=True, slots=True)
+class PlacingOptions(LocatorOptions):
+    """The options for placing replicas."""
 
-    Raises InvalidOptionError, which names the option, and what placers and locators raise for
-    properties that they do not have.
-    """
-    properties = _parse_properties("--placement-properties", placement_properties)
-    name = placement or (LIKE_TOPIC if like is not None else DEFAULT_PLACER)
-    if like is not None:
-        if name != LIKE_TOPIC:
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            "--placement",
+            metavar="NAME",
+            help="Placement strategy: rack-alternating, simple, multi-level (racks such as "
+            "/dc1/room2), like-topic, or module:Class. Default: rack-alternating for new "
+            "partitions, and the layout with the fewest copies for present ones.",
+        ),
+    ] = None
+    placement_properties: Annotated[
+        str | None,
+        typer.Option(
+            "--placement-properties",
+            metavar="KEY=VALUE,...",
+            help="Properties of the placement strategy.",
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            help="Random seed; the same seed gives the same layout.",
+        ),
+    ] = None
+    ignore_racks: Annotated[
+        bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
+    ] = False
+
+    def parse(self, *, like: str | None = None, brokers: str | None = None) -> PlacementOptions:
+        """Return the options of placement, with those of --like and --brokers.
+
+        A placer that takes a seed gets a random one by default. Raises InvalidOptionError, which
+        names the option, and what placers and locators raise for properties that they do not have.
+        """
+        properties = _parse_properties("--placement-properties", self.placement_properties)
+        name = self.placement or (LIKE_TOPIC if like is not None else DEFAULT_PLACER)
+        if like is not None and name != LIKE_TOPIC:
             raise InvalidOptionError(f"--like {like} and --placement {name}: give one of the two")
-        if properties.setdefault("topic", like) != like:
-            raise InvalidOptionError(
-                f"--like {like} and the property topic={properties['topic']}: give one of the two"
-            )
-    if seed is not None and properties.setdefault("seed", str(seed)) != str(seed):
-        raise InvalidOptionError(
-            f"--seed {seed} and the property seed={properties['seed']}: give one of the two"
+        for option, key, value in (("--like", "topic", like), ("--seed", "seed", self.seed)):
+            if value is not None and properties.setdefault(key, str(value)) != str(value):
+                raise InvalidOptionError(
+                    f"{option} {value} and the property {key}={properties[key]}: give one of the "
+                    "two"
+                )
+        random_seed = new_seed()
+        if name in _SEEDED_PLACERS:
+            properties.setdefault("seed", str(random_seed))
+        placer = load_placer(name, properties)
+        placer_seed = properties.get("seed")
+        return PlacementOptions(
+            name=name,
+            placer=placer,
+            fallback=SimplePlacer(seed=random_seed if self.seed is None else self.seed),
+            seed=int(placer_seed) if placer_seed is not None else None,
+            like=properties.get("topic") if name == LIKE_TOPIC else None,
+            locator=self.locator(ignore_racks=self.ignore_racks),
+            ignore_racks=self.ignore_racks,
+            brokers=None if brokers is None else parse_broker_ids("--brokers", brokers),
         )
-    random_seed = new_seed()
-    if name in _SEEDED_PLACERS:
-        properties.setdefault("seed", str(random_seed))
-    placer = load_placer(name, properties)
-    placer_seed = properties.get("seed")
-    return PlacementOptions(
-        name=name,
-        placer=placer,
-        fallback=SimplePlacer(seed=random_seed if seed is None else seed),
-        seed=int(placer_seed) if placer_seed is not None else None,
-        like=properties.get("topic") if name == LIKE_TOPIC else None,
-        locator=locators.locator(ignore_racks=ignore_racks),
-        ignore_racks=ignore_racks,
-        brokers=None if brokers is None else parse_broker_ids("--brokers", brokers),
-    )
 
 
 def parse_broker_ids(option: str, text: str) -> frozenset[int]:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rich.text import Text
 from placement_core import InvalidOptionError
 from rack_traffic.atomic_write import write_atomically
 from rack_traffic.errors import OutputError
-from rackward.cli.options import RunOptions
+from rackward.cli.options import LogFormat, RunOptions
 
 SCHEMA_VERSION = 1
 """Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
@@ -124,7 +125,7 @@ def text(value: object) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-class _EscapingConsole(Console):
+class EscapingConsole(Console):
     """Escapes control characters other than line breaks, in strings and in all that is rendered."""
 
     def render_str(self, text: str, **options: Any) -> Text:
@@ -149,7 +150,7 @@ def _escape_lines(text: str) -> str:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     piped = not stream.isatty() and "COLUMNS" not in os.environ
-    return _EscapingConsole(
+    return EscapingConsole(
         stderr=stderr,
         highlight=False,
         markup=False,
@@ -235,12 +236,28 @@ class _EscapingFormatter(logging.Formatter):
         return "\n".join(f"  {escape_controls(line[:_MAX_MESSAGE])}" for line in lines)
 
 
+class _JsonFormatter(_EscapingFormatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage()[:_MAX_MESSAGE],
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return _escape_json(json.dumps(document, ensure_ascii=False))
+
+
 @contextmanager
-def log_to_stderr(name: str) -> Iterator[None]:
+def log_to_stderr(name: str, log_format: LogFormat = LogFormat.TEXT) -> Iterator[None]:
     """Write what the logger ``name`` and its children log to stderr, with the time."""
     log = logging.getLogger(name)
     handler = logging.StreamHandler()
-    handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(message)s"))
+    text = _EscapingFormatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else text)
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from operator import attrgetter
+from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec.structs import astuple
 from rich.console import Console
 from rich.table import Table
 
 from placement_core import ClusterView, InvalidOptionError
-from placement_core.cluster import ClusterLoad, cluster_load
+from placement_core.cluster import BrokerLoad, ClusterLoad, RackLoad, cluster_load
+from placement_core.leaders import Locality
 from rackward.cli.options import AllPartitions, Json
 from rackward.cli.output import NO_RACK, number, print_json, stderr, stdout, table, text
 from rackward.reassignment import Plan, PlannedChange
 from rackward.reassignment.plan import (
     STDIO,
+    PlannedPartition,
     bytes_to_copy,
-    count_copies,
-    count_leader_changes,
     format_plan,
+    planned_partitions,
     to_kafka_json,
     write_text,
 )
@@ -41,64 +41,40 @@ _MAX_RACK_LENGTH = 10
 # ---- The load of brokers and racks.
 
 
-class BrokerLoad(msgspec.Struct, frozen=True):
-    """Preferred leaders and replicas of a broker before and after a change."""
-
-    id: int
-    rack: str | None
-    leaders_before: int
-    leaders_after: int
-    replicas_before: int
-    replicas_after: int
-
-
-class RackLoad(msgspec.Struct, frozen=True):
-    """Preferred leaders and replicas of a rack before and after a change."""
-
-    rack: str | None
-    leaders_before: int
-    leaders_after: int
-    replicas_before: int
-    replicas_after: int
-
-
-class LoadResult(msgspec.Struct, frozen=True):
-    """The load of all brokers and racks."""
-
-    brokers: list[BrokerLoad]
-    racks: list[RackLoad]
-
-
-def load_result(load: ClusterLoad) -> LoadResult:
-    """Return the loads; the rack None is last."""
-    return LoadResult(
-        [
-            BrokerLoad(b, rack, *dataclasses.astuple(each))
-            for b, (rack, each) in load.brokers.items()
-        ],
-        [RackLoad(rack, *dataclasses.astuple(each)) for rack, each in load.racks.items()],
-    )
-
-
-def load_table(brokers: Sequence[BrokerLoad], racks: Sequence[RackLoad]) -> Table:
+def load_table(load: ClusterLoad) -> Table:
     """Return a table with a row per rack and per broker: leaders and replicas."""
     headings = ("leaders\nbefore", "\nafter", "replicas\nbefore", "\nafter")
     rows = table(
         "rack", number("broker"), *map(number, headings), title="Load of brokers, all topics"
     )
-    many = len(brokers) > MAX_BROKER_ROWS
-    for rack in racks:
-        name, counts = NO_RACK if rack.rack is None else rack.rack, astuple(rack)[1:]
-        there = [broker for broker in brokers if broker.rack == rack.rack]
-        figures = [astuple(broker)[2:] for broker in there]
-        if many:
-            rows.add_row(name, f"{len(there)} brokers", *map(text, counts))
-            rows.add_row("", "each", *map(format_range, zip(*figures, strict=True)))
-            continue
-        rows.add_row(name, "all", *map(text, counts), style="bold")
-        for broker, row in zip(there, figures, strict=True):
-            rows.add_row("", str(broker.id), *map(text, row))
+    names = ("leaders_before", "leaders_after", "replicas_before", "replicas_after")
+    add_load_rows(rows, load.racks, load.brokers, names)
     return rows
+
+
+def add_load_rows(
+    rows: Table, racks: Iterable[Any], brokers: Sequence[Any], names: Sequence[str]
+) -> None:
+    """Add a row for each rack, and for each of its brokers unless they are too many.
+
+    ``names`` are the figures of both, as names of attributes.
+    """
+    many = len(brokers) > MAX_BROKER_ROWS
+    figures = attrgetter(*names)
+    for rack in racks:
+        there = [broker for broker in brokers if broker.rack == rack.rack]
+        rows.add_row(
+            NO_RACK if rack.rack is None else rack.rack,
+            f"{len(there)} brokers" if many else "all",
+            *map(text, figures(rack)),
+            style="bold",
+        )
+        if many:
+            ranges = map(format_range, zip(*map(figures, there), strict=True))
+            rows.add_row("", "each", *ranges)
+            continue
+        for broker in there:
+            rows.add_row("", str(broker.id), *map(text, figures(broker)))
 
 
 def format_range(values: Sequence[int]) -> str:
@@ -120,30 +96,6 @@ def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
 # ---- A change.
 
 MAX_LISTED_PARTITIONS = 20
-
-
-class ReadersLocality(msgspec.Struct, frozen=True):
-    """Partitions that consumers read, and those that they read locally before and after."""
-
-    readers: str
-    partitions: int
-    before: int
-    after: int
-
-
-class PartitionMove(msgspec.Struct, frozen=True):
-    """The replicas of a partition before and after; ``bytes`` on its leader, None: unknown."""
-
-    topic: str
-    partition: int
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    bytes: int | None = None
-
-    @property
-    def copies(self) -> int:
-        """The number of brokers that have to copy the partition."""
-        return len(set(self.after) - set(self.before))
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,31 +120,25 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
     throttle: int | None
     min_copy_seconds: float | None
     against_rack_rules: tuple[int, int] | None
-    localities: list[ReadersLocality]
-    partitions: list[PartitionMove]
-    brokers: list[BrokerLoad]
-    racks: list[RackLoad]
+    localities: tuple[Locality, ...]
+    partitions: tuple[PlannedPartition, ...]
+    brokers: tuple[BrokerLoad, ...]
+    racks: tuple[RackLoad, ...]
 
 
 def change_result(change: PlannedChange) -> ChangeResult:
     """Return a change as the JSON of commands has it."""
-    load, seconds = load_result(cluster_load(change.view, change.after)), change.min_copy_seconds
+    load, seconds = cluster_load(change.view, change.after), change.min_copy_seconds
+    partitions = planned_partitions(change.moves, change.view, change.sizes)
     return ChangeResult(
-        copies=count_copies(change.moves),
+        copies=sum(row.copies for row in partitions),
         bytes=bytes_to_copy(change.moves, change.sizes),
-        leader_changes=count_leader_changes(change.moves),
+        leader_changes=sum(row.before[:1] != row.after[:1] for row in partitions),
         throttle=change.throttle,
         min_copy_seconds=None if seconds is None else round(seconds, 3),
         against_rack_rules=change.rack_rule_violations(),
-        localities=[
-            ReadersLocality(each.name, each.partitions, each.before, each.after)
-            for each in change.localities
-        ],
-        partitions=[
-            PartitionMove(*tp, move.before, move.after, change.sizes.get(tp))
-            for move in change.moves
-            for tp in (move.partition,)
-        ],
+        localities=change.localities,
+        partitions=partitions,
         brokers=load.brokers,
         racks=load.racks,
     )
@@ -225,7 +171,7 @@ def show_change(
     if change.localities:
         console.print(_locality_table(change.localities))
         console.print()
-    console.print(load_table(change.brokers, change.racks))
+    console.print(load_table(ClusterLoad(change.brokers, change.racks)))
     console.print()
     listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_PARTITIONS]
     console.print(_partition_table(listed, racks))
@@ -249,7 +195,7 @@ def _headline(change: ChangeResult) -> str:
     )
 
 
-def _locality_table(localities: Sequence[ReadersLocality]) -> Table:
+def _locality_table(localities: Sequence[Locality]) -> Table:
     rows = table(
         "consumers",
         *map(number, ("partitions", "before", "after")),
@@ -260,11 +206,11 @@ def _locality_table(localities: Sequence[ReadersLocality]) -> Table:
             f"{part:,} = {100 * part / each.partitions:.1f} %" if each.partitions else "-"
             for part in (each.before, each.after)
         )
-        rows.add_row(each.readers, text(each.partitions), *shares)
+        rows.add_row(each.name, text(each.partitions), *shares)
     return rows
 
 
-def _partition_table(moves: Sequence[PartitionMove], racks: Mapping[int, str | None]) -> Table:
+def _partition_table(moves: Sequence[PlannedPartition], racks: Mapping[int, str | None]) -> Table:
     with_sizes = any(move.copies and move.bytes is not None for move in moves)
     sizes = [number("bytes\nto copy")] if with_sizes else []
     rows = table("topic", number("parti-\ntion"), "replicas\nbefore", "\nafter", *sizes)

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.columns import Columns
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 
 from placement_core import InvalidOptionError, RackwardError, ReplicaLists
+from placement_core.cluster import ClusterLoad
 from rackward.cli import describe as topics_describe
 from rackward.cli import options
 from rackward.cli.commands import command_group
-from rackward.cli.options import ClusterOptions, LocatorOptions, RunOptions, parse_placement
+from rackward.cli.options import ClusterOptions, PlacingOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, stderr, table_console
-from rackward.cli.plan_output import LoadResult, load_result, load_table, replicas_text
+from rackward.cli.plan_output import load_table, replicas_text
 from rackward.kafka import AdminConnection, ClusterState, check_topics, read_state
 from rackward.kafka.topics import NewPartitions, create_partitions, read_topic_defaults
 from rackward.topics.creator import (
@@ -58,7 +58,7 @@ TopicNames = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutOptions(LocatorOptions):
+class LayoutOptions(PlacingOptions):
     """The options for the replicas of new partitions."""
 
     like: Annotated[
@@ -70,19 +70,7 @@ class LayoutOptions(LocatorOptions):
             "two stay local.",
         ),
     ] = None
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            "--placement",
-            metavar="NAME",
-            help="Placement strategy: rack-alternating (the default), simple, multi-level (racks "
-            "such as /dc1/room2), like-topic, or module:Class.",
-        ),
-    ] = None
-    placement_properties: options.PlacementProperties = None
-    seed: options.Seed = None
     brokers: options.Brokers = None
-    ignore_racks: options.IgnoreRacks = False
     allow_under_replicated: Annotated[
         bool,
         typer.Option(
@@ -93,18 +81,6 @@ class LayoutOptions(LocatorOptions):
         ),
     ] = False
     all_partitions: options.AllPartitions = False
-
-    def parse(self) -> PlacementOptions:
-        """Return the options of placement. Raises InvalidOptionError, which names the option."""
-        return parse_placement(
-            self,
-            placement=self.placement,
-            placement_properties=self.placement_properties,
-            like=self.like,
-            seed=self.seed,
-            brokers=self.brokers,
-            ignore_racks=self.ignore_racks,
-        )
 
 
 class PlannedTopic(msgspec.Struct, frozen=True):
@@ -138,7 +114,7 @@ class Creation(msgspec.Struct, frozen=True):
     verified: bool | None
 
 
-RESULTS = (Creation, PlannedTopics, LoadResult)
+RESULTS = (Creation, PlannedTopics, ClusterLoad)
 
 
 @app.command("create", epilog=EPILOG, results=RESULTS)
@@ -185,7 +161,7 @@ def create(
     -1 and -2 are replicas that no live broker can take yet: see --allow-under-replicated.
     """
     configs = parse_key_values("--config", config or [])
-    placing = layout.parse()
+    placing = layout.parse(like=layout.like, brokers=layout.brokers)
 
     def plan(admin: AdminConnection, state: ClusterState) -> TopicsPlan:
         check_absent(state, topics)
@@ -237,7 +213,7 @@ def add_partitions(
     key may go to other partitions than before, because Kafka computes the partition of a key from
     the number of partitions.
     """
-    placing = layout.parse()
+    placing = layout.parse(like=layout.like, brokers=layout.brokers)
 
     def plan(admin: AdminConnection, state: ClusterState) -> TopicsPlan:
         check_topics(state, topics)
@@ -307,7 +283,7 @@ def _create(
     if run.as_json:
         changed = not run.dry_run
         creation = Creation(run.dry_run, changed, True if changed else None)
-        print_json(command, creation, planned_topics(plan, placing), load_result(plan.load))
+        print_json(command, creation, planned_topics(plan, placing), plan.load)
 
 
 def _raise_differences(names: list[str], differences: dict[str, str], verb: str) -> None:
@@ -341,8 +317,6 @@ MIN_LISTED_PARTITIONS = 6
 """Partitions of each planned topic that are listed in any case."""
 
 _MAX_GRID_WIDTH = 200
-_MARGIN = 2
-_GAP = 3
 
 
 def planned_topics(plan: TopicsPlan, options: PlacementOptions) -> PlannedTopics:
@@ -382,8 +356,7 @@ def show_plan(
         for key, value in new.configs.items():
             console.print(f"  {key}={value}")
         console.print()
-    load = load_result(plan.load)
-    console.print(load_table(load.brokers, load.racks))
+    console.print(load_table(plan.load))
 
 
 def show_replica_lists(
@@ -399,9 +372,13 @@ def show_replica_lists(
     ``limit`` is the maximum number of lists; None: all.
     """
     listed = rows[:limit]
-    cells = [(str(number), replicas_text(row, racks)) for number, row in enumerate(listed, first)]
-    grid = _grid(cells, console.width - _MARGIN)
-    console.print(Padding(grid, (0, 0, 0, _MARGIN), expand=False))
+    width = len(str(first + len(listed) - 1))
+    lists = [
+        f"  {number:>{width}}  {replicas_text(row, racks)}"
+        for number, row in enumerate(listed, first)
+    ]
+    grid = Columns(lists, (0, 1), column_first=True)
+    console.print(grid, width=min(console.width, _MAX_GRID_WIDTH))
     if hidden := len(rows) - len(listed):
         console.print(f"  ... and {hidden:,} more: --all-partitions lists them")
 
@@ -414,18 +391,3 @@ def _heading(new: NewPartitions, options: PlacementOptions) -> str:
     seed = "" if options.seed is None else f", seed {options.seed}"
     replicas = format_count(len(new.replicas[0]), "replica")
     return f"{new.topic}: {count}, {replicas} each; placement {options.name}{seed}"
-
-
-def _grid(cells: list[tuple[str, str]], width: int) -> Table:
-    """Return pairs side by side, down the first column and then the next."""
-    left = max((len(number) for number, _ in cells), default=1)
-    right = max((len(text) for _, text in cells), default=1)
-    column_width = left + 2 + right + _GAP
-    columns = max(1, min(len(cells), (min(width, _MAX_GRID_WIDTH) + _GAP) // column_width))
-    lines = -(-len(cells) // columns)
-    grid = Table.grid(padding=(0, _GAP))
-    for _ in range(columns):
-        grid.add_column(no_wrap=True)
-    for line in range(lines):
-        grid.add_row(*(f"{number:>{left}}  {text}" for number, text in cells[line::lines]))
-    return grid

@@ -4,7 +4,7 @@
 and not Spark.
 """
 
-from rackward.collector.collector import ClusterResult, Collector, Schedule
+from rackward.collector.collector import ClusterResult, Collector
 from rackward.collector.config import (
     ClusterSource,
     CollectorError,
@@ -27,7 +27,6 @@ __all__ = [
     "HostRacks",
     "ParquetSink",
     "Patterns",
-    "Schedule",
     "Selection",
     "Sink",
     "SinkError",

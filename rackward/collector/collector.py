@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from placement_core import RackwardError
 from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
+from rackward.collector.listeners import HostAddresses
 from rackward.collector.sinks import Sink
 from rackward.collector.snapshot import Snapshot, take_snapshot
 from rackward.kafka import AdminConnection, AdminError
@@ -57,8 +57,8 @@ class ClusterResult:
 class Collector:
     """Collects from ``sources`` into ``sink``.
 
-    ``interval`` is in seconds, see `Schedule`. ``clock`` returns seconds since 1970. Raises
-    SourceError if an option is out of range, or two clusters have the same name.
+    ``interval`` is in seconds, see `next_time`. Raises SourceError if it is out of range, or two
+    clusters have the same name.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class Collector:
         open_cluster: OpenCluster,
         *,
         interval: float,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         names = [source.name for source in sources]
         if duplicates := sorted({name for name in names if names.count(name) > 1}):
             raise SourceError(f"two clusters are named {duplicates[0]!r}: give each its own name")
-        self._sink, self._clock = sink, clock
+        if not 0 < interval < math.inf:
+            raise SourceError(f"the interval is {interval!r} s: give a number above 0")
+        self._sink, self._interval = sink, interval
         self._stop = threading.Event()
         self._bugs: list[BaseException] = []
         self._workers = [
-            Worker(source, sink, open_cluster, clock, self._wait) for source in sources
+            Worker(source, sink, open_cluster, time.time, self._wait) for source in sources
         ]
-        self._schedule = Schedule(interval, random.Random())
 
     @property
     def results(self) -> list[ClusterResult]:
@@ -136,12 +136,14 @@ class Collector:
         try:
             if not once:
                 last = self._sink.last(worker.source.name)
-                self._wait(self._schedule.first(self._clock(), last) - self._clock())
+                now = time.time()
+                self._wait(first_time(now, self._interval, last) - now)
             while not self._stop.is_set():
                 worker.run_once()
                 if once:
                     return
-                self._wait(self._schedule.next(self._clock(), worker.failures) - self._clock())
+                now = time.time()
+                self._wait(next_time(now, self._interval, worker.failures) - now)
         except StoppedError:
             return
         except BaseException as bug:  # noqa: BLE001 - raised again by run
@@ -176,6 +178,7 @@ class Worker:
         self.failures = 0
         """Failed attempts since the last success."""
         self._limiter = RateLimiter(source.requests_per_second, time.monotonic, wait)
+        self._addresses = HostAddresses(time.monotonic)
         self._admin: AdminConnection | None = None
         self._brokers: frozenset[object] = frozenset()
         self._failing_since = 0.0
@@ -208,8 +211,8 @@ class Worker:
             self.source.selection,
             self.source.racks,
             self._limiter.acquire,
-            lambda: datetime.fromtimestamp(self._clock(), UTC),
             collector_id(),
+            self._addresses,
         )
 
     def _on_success(self, snapshot: Snapshot, started: float, requests: int) -> None:
@@ -270,41 +273,26 @@ class Worker:
             admin.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Times of snapshots: every ``interval`` seconds, delayed by up to JITTER of it.
+def next_time(now: float, interval: float, failures: int = 0) -> float:
+    """Return when the next snapshot is due, after a success or after ``failures`` in a row.
 
     Times are multiples of the interval since 1970, so that a collector that is restarted keeps its
-    times, and one that is too slow skips a time instead of falling behind. The jitter, drawn from
-    ``rng``, spreads the requests of several collectors. Raises SourceError unless ``interval`` is
-    above 0.
+    times, and one that is too slow skips a time instead of falling behind. They are delayed at
+    random, by up to JITTER of the interval, so that several collectors spread their requests.
+    Failures double the interval, up to MAX_BACKOFF_SECONDS, or the interval if that is longer.
     """
+    delay = random.uniform(0, JITTER * interval)
+    if failures > 1:
+        longest = max(interval, MAX_BACKOFF_SECONDS)
+        return now + min(interval * 2.0 ** min(failures - 1, 60), longest) + delay
+    return (math.floor(now / interval) + 1) * interval + delay
 
-    interval: float
-    rng: random.Random
 
-    def __post_init__(self) -> None:
-        if not 0 < self.interval < math.inf:
-            raise SourceError(f"the interval is {self.interval!r} s: give a number above 0")
-
-    def first(self, now: float, last: float | None) -> float:
-        """Return the time of the first snapshot: now, unless ``last`` is less than an interval
-        ago."""
-        if last is None or not 0 <= now - last < self.interval:
-            return now
-        return self.next(now)
-
-    def next(self, now: float, failures: int = 0) -> float:
-        """Return the next time after a success, or after ``failures`` failures in a row.
-
-        Failures double the interval, up to MAX_BACKOFF_SECONDS, or the interval if that is longer.
-        """
-        delay = self.rng.uniform(0, JITTER * self.interval)
-        if failures > 1:
-            longest = max(self.interval, MAX_BACKOFF_SECONDS)
-            return now + min(self.interval * 2.0 ** min(failures - 1, 60), longest) + delay
-        ticks = math.floor(now / self.interval) + 1
-        return ticks * self.interval + delay
+def first_time(now: float, interval: float, last: float | None) -> float:
+    """Return when the first one is due: now, unless ``last`` is less than an interval ago."""
+    if last is None or not 0 <= now - last < interval:
+        return now
+    return next_time(now, interval)
 
 
 class RateLimiter:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rack_traffic.atomic_write import UNFINISHED_PREFIX, write_atomically
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES, arrow_schema
 from rackward.collector.config import SinkError
 from rackward.collector.snapshot import Row, Snapshot
 from rackward.kafka import AdminError, check_topics, connect, read_state
@@ -44,8 +44,6 @@ MAX_MESSAGE_BYTES = 512 * 1024
 
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 _DATES_SEARCHED = 2
-_EXPECTED = ("brokers", "partitions", "members", "commits")
-"""Tables that readers expect even if they are empty."""
 
 
 class Sink(Protocol):
@@ -141,7 +139,7 @@ class ParquetSink:
         try:
             for table in SNAPSHOT_TABLES:
                 rows = [row for snapshot in snapshots for row in snapshot.tables.get(table, ())]
-                if not rows and table in _EXPECTED and not (self._root / table).exists():
+                if not rows and table in ESTIMATE_TABLES and not (self._root / table).exists():
                     # An empty file, so that readers find the columns.
                     date = f"date={latest.taken_at.astimezone(UTC):%Y-%m-%d}"
                     self._write_file(self._root / table / date, name, table, [])

@@ -11,13 +11,14 @@ its logs' end offsets are null and its groups are absent. Without metadata there
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from placement_core import TopicPartition
 from rackward.collector.config import Selection
+from rackward.collector.listeners import LISTENER_KEYS, broker_listeners, canonical_address
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, AdminError, ClusterState
+from rackward.kafka.configs import REPLICA_SELECTOR
 from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
 from rackward.kafka.metadata import read_topics, unauthorized_topics
 from rackward.kafka.tolerant_reader import Logs, TolerantReader
@@ -57,55 +58,61 @@ def take_snapshot(
     selection: Selection,
     racks: HostRacks,
     acquire: Callable[[], None],
-    clock: Callable[[], datetime],
     collector: str,
+    addresses: Callable[[str], Sequence[str | None]],
 ) -> Snapshot:
     """Return a snapshot of the cluster; ``acquire`` is called before every request.
 
-    ``collector`` identifies this process among those that collect from the cluster.
+    ``collector`` identifies this process among those that collect from the cluster. ``addresses``
+    returns those of a broker's host; one None if there are none.
 
     Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
     """
     reader = TolerantReader(admin, acquire)
-    return _SnapshotReader(reader, cluster, selection, racks, clock, collector).run()
+    return _SnapshotReader(reader, cluster, selection, racks, collector, addresses).run()
 
 
+@dataclass
 class _SnapshotReader:
-    def __init__(
-        self,
-        reader: TolerantReader,
-        cluster: str,
-        selection: Selection,
-        racks: HostRacks,
-        clock: Callable[[], datetime],
-        collector: str,
-    ) -> None:
-        self._reader, self._cluster, self._selection = reader, cluster, selection
-        self._racks, self._clock, self._collector = racks, clock, collector
-        self._groups_visible = False
-        self._groups: set[str] = set()
-        self._read_by_groups: set[str] = set()
-        self._members: list[Row] = []
-        self._commits: list[Row] = []
+    _reader: TolerantReader
+    _cluster: str
+    _selection: Selection
+    _racks: HostRacks
+    _collector: str
+    _addresses: Callable[[str], Sequence[str | None]]
+    _groups_visible: bool = False
+    _groups: set[str] = field(default_factory=set)
+    _read_by_groups: set[str] = field(default_factory=set)
+    _members: list[Row] = field(default_factory=list)
+    _commits: list[Row] = field(default_factory=list)
 
     def run(self) -> Snapshot:
-        started = self._clock()
+        started = datetime.now(UTC)
         self._reader.acquire()
         state = read_topics(self._reader.admin)
         visible = frozenset(state.topics)
         if not self._selection.internal:
             state = state.only(visible - state.internal)
-        at = self._clock()
+        at = datetime.now(UTC)
         if not state.topics:
             self._reader.add_faults(NO_TOPIC)
         state = state.only([t for t in state.topics if self._selection.topics.matches(t)])
         partitions = self._read_partitions(state, at)
-        selectors = self._reader.replica_selectors(broker.id for broker in state.view.brokers)
-        hosts = {broker: address.rpartition(":")[0] for broker, address in state.addresses.items()}
-        brokers: list[Row] = [
-            (self._cluster, b.id, b.rack, hosts.get(b.id), at, selectors.get(b.id))
-            for b in state.view.brokers
-        ]
+        configs = self._reader.broker_configs(
+            [broker.id for broker in state.view.brokers], [REPLICA_SELECTOR, *LISTENER_KEYS]
+        )
+        brokers: list[Row] = []
+        listeners: list[Row] = []
+        for broker in state.view.brokers:
+            values = configs.get(broker.id)
+            selector = None if values is None else values.get(REPLICA_SELECTOR, "")
+            host, _, port = state.addresses[broker.id].rpartition(":")
+            brokers.append((self._cluster, broker.id, broker.rack, host, at, selector))
+            listeners += [
+                (self._cluster, broker.id, each.name, each.host, address, each.port, at)
+                for each in broker_listeners(values or {}, host, int(port))
+                for address in self._addresses(each.host)
+            ]
         for broker in state.view.brokers:
             self._read_groups(broker.id)
         if not self._groups_visible and not self._reader.unreachable:
@@ -116,6 +123,7 @@ class _SnapshotReader:
             "partitions": partitions,
             "members": self._members,
             "commits": self._commits,
+            "listeners": listeners,
         }
         faults = tuple(self._reader.faults)
         return Snapshot(self._cluster, started, tables, faults, len(self._groups))
@@ -128,12 +136,9 @@ class _SnapshotReader:
         """
         logs = Logs()
         read_at: dict[int, datetime] = {}
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for tp, broker in sorted(state.view.known_leaders.items()):
-            by_leader.setdefault(broker, []).append(tp)
-        for broker, tps in by_leader.items():
+        for broker, tps in state.by_leader.items():
             self._reader.read_logs(broker, tps, logs)
-            read_at[broker] = self._clock()
+            read_at[broker] = datetime.now(UTC)
         rows: list[Row] = []
         for tp, replicas in state.view.replicas.items():
             leader = state.view.leader(tp)
@@ -187,12 +192,12 @@ class _SnapshotReader:
         ids = [group.id for group in selected]
         self._groups.update(ids)
         for groups, refused in self._reader.described_groups(broker, selected):
-            at = self._clock()
+            at = datetime.now(UTC)
             self._reader.add_faults(*map(str, refused.values()))
             for group in groups:
                 self._add_members(group, at)
         for committed, refused in self._reader.committed_offsets(broker, ids):
-            at = self._clock()
+            at = datetime.now(UTC)
             self._reader.add_faults(*map(str, refused.values()))
             for name, offsets in sorted(committed.items()):
                 self._read_by_groups.update(tp.topic for tp in offsets)
@@ -239,7 +244,7 @@ def _member(member: GroupMember, racks: HostRacks) -> Row:
         member.id,
         member.instance_id,
         member.client_id,
-        member.host.removeprefix("/"),
+        canonical_address(member.host.removeprefix("/")),
         rack,
         source,
         sorted(member.topics),

@@ -1,17 +1,16 @@
-"""The controller process: reconciler, placement service, leader layouts and health port."""
+"""The controller process: reconciler, placement service, leaders that follow, health port."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from prometheus_client import CollectorRegistry
 
@@ -21,8 +20,7 @@ from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
 from rackward.config_files import ConfigError
 from rackward.controller.config import ControllerConfig
-from rackward.controller.http import ControllerMetrics, HealthServer, MetricsCollector, Readiness
-from rackward.controller.leader_layout import LeaderLayouts
+from rackward.controller.leader_follower import LeaderFollower
 from rackward.controller.lease import (
     HEARTBEAT_SECONDS,
     ControllerCluster,
@@ -31,7 +29,9 @@ from rackward.controller.lease import (
     ReconnectingAdmin,
     restore_topic,
 )
+from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import Reconciler, ReconcileStatus
+from rackward.health import HealthServer, Readiness
 from rackward.kafka import (
     AdminError,
     AdminTimeoutError,
@@ -41,6 +41,7 @@ from rackward.kafka import (
 )
 from rackward.kafka.configs import read_default_min_isr
 from rackward.lead import GroupLeader
+from rackward.lead.status import status_document
 from rackward.placement_service import (
     PlacementRequest,
     PlacementService,
@@ -90,10 +91,12 @@ class Controller:
         self._reconciler: Reconciler | None = None
         self._last_response: float | None = None
         self._last_response_at: float | None = None
-        self._passes = self._failed_passes = self._failures_in_a_row = self._leader_layouts = 0
+        self._passes = self._failed_passes = self._failures_in_a_row = 0
         self._logged_failure: type[RackwardError] | None = None
-        self._next_layout = clock() + config.leaders.every if config.leaders else math.inf
-        self._layouts = LeaderLayouts(config.leaders, plugins.locator) if config.leaders else None
+        self._last_error = ""
+        self._follower = (
+            LeaderFollower(config.leaders, plugins.locator, clock) if config.leaders else None
+        )
         self._leader: GroupLeader | None = None
 
     def run(self) -> None:
@@ -115,10 +118,10 @@ class Controller:
             self._reconciler = Reconciler(
                 cluster,
                 lease,
-                None if self._config.ignore_racks else self._plugins.locator,
+                None if self._config.placement.ignore_racks else self._plugins.locator,
                 self._clock,
-                max_in_progress=self._config.partitions_at_once,
-                throttle=self._config.throttle,
+                max_in_progress=self._config.under_replicated.partitions_at_once,
+                throttle=self._config.under_replicated.rate,
             )
             while True:
                 self._run_pass(self._reconciler, admin)
@@ -132,27 +135,34 @@ class Controller:
             passes=self._passes,
             failed_passes=self._failed_passes,
             last_response=self._last_response_at,
-            leader_layouts=self._leader_layouts,
+            leaders=self._follower.status if self._follower is not None else None,
             led=self._leader.status() if self._leader is not None else (),
             service=self._service.metrics if self._service is not None else None,
         )
 
     def readiness(self) -> Readiness:
         """Return whether the cluster has responded recently, and the reconciler's status."""
-        status = self.metrics().status
         age = None if self._last_response is None else self._clock() - self._last_response
         return Readiness(
             ready=age is not None and age < READY_SECONDS,
             details={
                 "seconds_since_last_response": None if age is None else round(age, 1),
-                "active": status.active,
-                "pending_records": status.records,
-                "pending_partitions": status.partitions,
-                "placeholders_waiting": status.waiting,
-                "topic_offsets": status.offsets,
-                "topic_offsets_read": status.read,
+                **asdict(self.metrics().status),
             },
         )
+
+    def status(self) -> dict[str, object]:
+        """Return what the controller does and the groups that it leads, as values for JSON."""
+        metrics = self.metrics()
+        return {
+            **self.readiness().details,
+            "passes": metrics.passes,
+            "failed_passes": metrics.failed_passes,
+            "last_error": self._last_error,
+            "reassignments": metrics.requested,
+            "leaders": metrics.leaders.document() if metrics.leaders is not None else None,
+            **status_document(metrics.led),
+        }
 
     def _start_servers(self, stack: ExitStack) -> None:
         config = self._config
@@ -167,7 +177,8 @@ class Controller:
             registry = CollectorRegistry()
             registry.register(MetricsCollector(self.metrics))
             listen = config.health
-            server = HealthServer(listen.host, listen.port, self.readiness, registry, listen.tls)
+            address = (listen.host, listen.port)
+            server = HealthServer(*address, self.readiness, self.status, registry, listen.tls)
             stack.callback(server.close)
             scheme = "http" if listen.tls is None else "https"
             log.info("health and metrics: %s://%s", scheme, server.address)
@@ -216,8 +227,7 @@ class Controller:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
             active = reconciler.status.active
-            if active and self._layouts is not None and self._clock() >= self._next_layout:
-                self._apply_leader_layout(self._layouts, admin)
+            self._follow(admin, active=active)
             self._lead_groups(active=active)
         except LeaseLostError as error:
             log.info("the pass ends: %s", error)
@@ -227,11 +237,14 @@ class Controller:
         else:
             self._on_success()
 
-    def _apply_leader_layout(self, layouts: LeaderLayouts, admin: ReconnectingAdmin) -> None:
-        now = self._clock()
-        self._next_layout = now + layouts.config.every
-        applied = admin.run(lambda connection: layouts.apply(connection, now))
-        self._leader_layouts += applied is not None
+    def _follow(self, admin: ReconnectingAdmin, *, active: bool) -> None:
+        """Move leaders while this controller is the active one."""
+        if self._follower is None:
+            return
+        if active:
+            admin.run(self._follower.run_once)
+        else:
+            self._follower.stand_by()
 
     def _lead_groups(self, *, active: bool) -> None:
         """Lead the configured groups while this controller is the active one."""
@@ -252,6 +265,7 @@ class Controller:
             raise error
         self._failed_passes += 1
         self._failures_in_a_row += 1
+        self._last_error = str(error)
         if self._logged_failure is not type(error):
             self._logged_failure = type(error)
             log.warning("%s; retrying", error)
@@ -306,7 +320,7 @@ def placement_handler(
                 lambda client: read_state(client, reassignments=False, deadline=deadline)
             )
             min_isr = None
-            if config.allow_under_replicated:
+            if config.under_replicated.allowed:
                 # The cluster's default: the request does not name its topic.
                 broker = min(state.view.racks())
                 min_isr = admin.run(lambda client: read_default_min_isr(client, broker, deadline))
@@ -317,7 +331,7 @@ def placement_handler(
             state.view,
             plugins.placer(),
             locator=plugins.locator,
-            ignore_racks=config.ignore_racks,
+            ignore_racks=config.placement.ignore_racks,
             min_insync_replicas=min_isr,
         )
 

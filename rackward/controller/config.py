@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from placement_core import InvalidOptionError
+from rack_traffic.writers import Writers, parse_writers
 from rackward.config_files import (
     ConfigError,
     Flag,
@@ -31,14 +32,11 @@ from rackward.lead import LeadOptions, TakeOver, TakeOverPolicy, parse_protocols
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
 from rackward.units import parse_bytes, parse_listen_address
 
-MIN_GAIN = 0.05
-MIN_INTERVAL_SECONDS = 600.0
 HEALTH_ADDRESS = "127.0.0.1:9481"
 PARTITIONS_AT_ONCE = 100
 
 _OFF = "off"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_MIN_LAYOUT_SECONDS = 60.0
 _MAX_THROTTLED_PARTITIONS = 500
 """Partitions of one topic whose throttled replicas fit into one configuration value of Kafka."""
 
@@ -55,15 +53,21 @@ class ListenConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderLayoutConfig:
-    """When to move leaders: every ``every`` seconds, for the consumers of ``groups`` (patterns
-    with ``*``), if the share of partitions that are read locally grows by ``min_gain`` and the last
-    layout is ``min_interval`` seconds ago."""
+class FollowConfig:
+    """How leaders follow the members of ``groups`` (patterns with ``*``) and the ``writers``.
 
-    every: float
+    Times are in seconds, ``min_rate`` in bytes a second; `rackward.controller.leader_decision` has
+    the rules.
+    """
+
     groups: tuple[str, ...]
-    min_gain: float = MIN_GAIN
-    min_interval: float = MIN_INTERVAL_SECONDS
+    min_gain: float = 0.1
+    min_rate: float = 1000.0
+    settle: float = 30.0
+    rest: float = 600.0
+    elections_per_hour: int = 1000
+    max_imbalance: float = 1.0
+    writers: Writers = field(default_factory=Writers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +78,65 @@ class LeadConfig:
     options: LeadOptions
 
 
+class _Section(msgspec.Struct, forbid_unknown_fields=True):
+    """A section of the file; a ValueError of ``__post_init__`` is reported as an error in it."""
+
+
+class Placement(_Section):
+    """The plug-ins that place replicas, and that know the racks of brokers."""
+
+    placer: Text = "rack-alternating"
+    properties: Properties = {}
+    locator: Text = "metadata"
+    locator_properties: Properties = {}
+    ignore_racks: Flag = False
+
+
+class UnderReplicated(_Section):
+    """How missing replicas are added."""
+
+    allowed: Flag = False
+    partitions_at_once: Annotated[
+        int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")
+    ] = PARTITIONS_AT_ONCE
+    throttle: Annotated[
+        str | int | bool, Meta(description="bytes per second, such as 50MB, or off")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and self.partitions_at_once > _MAX_THROTTLED_PARTITIONS:
+            raise ValueError(
+                f"partitions_at_once is {self.partitions_at_once}: with a throttle, write at most "
+                f"{_MAX_THROTTLED_PARTITIONS}: Kafka's lists of throttled replicas are not longer"
+            )
+
+    @property
+    def rate(self) -> int | None:
+        """The throttle in bytes per second, None if it is off."""
+        if self.throttle is False or self.throttle == _OFF:
+            return None
+        try:
+            return parse_bytes("throttle", str(self.throttle), rate=True)
+        except InvalidOptionError as error:
+            raise ValueError(
+                f"throttle is {self.throttle!r}: write bytes per second, such as 50MB, or off"
+            ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """The settings of a controller.
 
-    ``properties`` are connection settings and may hold secrets; they are left out of ``repr``.
-    ``throttle`` is in bytes per second. ``throttle``, ``service``, ``health``, ``leaders`` and
-    ``lead`` are None where they are off.
+    Connection ``properties``, and those of ``placement``, may hold secrets; they are left out of
+    ``repr``. ``service``, ``health``, ``leaders`` and ``lead`` are None where they are off.
     """
 
     properties: Mapping[str, object] = field(repr=False)
-    placer: str = "rack-alternating"
-    placer_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    locator: str = "metadata"
-    locator_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ignore_racks: bool = False
-    allow_under_replicated: bool = False
-    partitions_at_once: int = PARTITIONS_AT_ONCE
-    throttle: int | None = None
+    placement: Placement = field(default_factory=Placement, repr=False)
+    under_replicated: UnderReplicated = field(default_factory=UnderReplicated)
     service: ListenConfig | None = None
     health: ListenConfig | None = None
-    leaders: LeaderLayoutConfig | None = None
+    leaders: FollowConfig | None = None
     lead: LeadConfig | None = None
 
 
@@ -105,7 +147,7 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
     which names the file and the setting.
     """
     document = convert(load(path), _Document, str(path))
-    cluster, placement = document.cluster, document.placement
+    cluster = document.cluster
     properties: dict[str, object] = {}
     if cluster.command_config is not None:
         properties |= read_properties(path.parent / Path(cluster.command_config).expanduser())
@@ -127,71 +169,23 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
         )
     return ControllerConfig(
         properties=properties,
-        placer=placement.placer,
-        placer_properties=properties_as_text(placement.properties),
-        locator=placement.locator,
-        locator_properties=properties_as_text(placement.locator_properties),
-        ignore_racks=placement.ignore_racks,
-        allow_under_replicated=document.under_replicated.allowed,
-        partitions_at_once=document.under_replicated.partitions_at_once,
-        throttle=document.under_replicated.rate,
+        placement=document.placement,
+        under_replicated=document.under_replicated,
         service=service,
         health=health,
-        leaders=document.leaders.layout,
+        leaders=document.leaders.config,
         lead=document.lead.config,
     )
 
 
-class _Section(msgspec.Struct, forbid_unknown_fields=True):
-    """A section of the file; a ValueError of ``__post_init__`` is reported as an error in it."""
-
-
 # YAML reads ``off`` as False.
 _Address = Annotated[str | bool, Meta(description="HOST:PORT, or off")]
-_Interval = Annotated[str | bool, Meta(description="a time of at least 1m, such as 6h, or off")]
+_Time = Annotated[Text, Meta(description="a time such as 10m")]
 
 
 class _Cluster(_Section):
     bootstrap_servers: Texts | None = None
     command_config: Text | None = None
-
-
-class _Placement(_Section):
-    placer: Text = "rack-alternating"
-    properties: Properties = {}
-    locator: Text = "metadata"
-    locator_properties: Properties = {}
-    ignore_racks: Flag = False
-
-
-class _UnderReplicated(_Section):
-    allowed: Flag = False
-    partitions_at_once: Annotated[
-        int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")
-    ] = PARTITIONS_AT_ONCE
-    throttle: Annotated[
-        str | int | bool, Meta(description="bytes per second, such as 50MB, or off")
-    ] = False
-
-    def __post_init__(self) -> None:
-        rate = self.rate
-        if rate is not None and self.partitions_at_once > _MAX_THROTTLED_PARTITIONS:
-            raise ValueError(
-                f"partitions_at_once is {self.partitions_at_once}: with a throttle, write at most "
-                f"{_MAX_THROTTLED_PARTITIONS}: Kafka's lists of throttled replicas are not longer"
-            )
-
-    @property
-    def rate(self) -> int | None:
-        """The throttle in bytes per second, None if it is off."""
-        if self.throttle is False or self.throttle == _OFF:
-            return None
-        try:
-            return parse_bytes("throttle", str(self.throttle), rate=True)
-        except InvalidOptionError as error:
-            raise ValueError(
-                f"throttle is {self.throttle!r}: write bytes per second, such as 50MB, or off"
-            ) from error
 
 
 class _Listener(_Section):
@@ -225,37 +219,44 @@ class _Service(_Listener):
 
 
 class _Leaders(_Section):
-    every: _Interval = False
-    groups: Texts = []
-    min_gain: Annotated[float, Meta(ge=0.0, le=1.0, description="a number from 0 to 1")] = MIN_GAIN
-    min_interval: Annotated[Text, Meta(description="a time such as 10m")] = "10m"
+    follow: Texts = []
+    min_gain: Annotated[float, Meta(ge=0.0, le=1.0, description="a number from 0 to 1")] = 0.1
+    min_rate: Annotated[str | int, Meta(description="bytes per second, such as 1kB")] = "1kB"
+    settle: _Time = "30s"
+    rest: _Time = "10m"
+    elections_per_hour: Annotated[int, Meta(ge=1, description="a whole number from 1")] = 1000
+    max_imbalance: Annotated[
+        float, Meta(ge=0.0, le=1000.0, description="a share of the mean, from 0 to 1000")
+    ] = 1.0
+    writers: Texts = []
 
     def __post_init__(self) -> None:
-        self.layout  # noqa: B018 - for its errors
+        self.config  # noqa: B018 - for its errors
 
     @property
-    def layout(self) -> LeaderLayoutConfig | None:
-        """The settings, None if it is off."""
-        if self.every is False or self.every == _OFF:
-            return None
-        seconds = _seconds(str(self.every))
-        if seconds is None or seconds < _MIN_LAYOUT_SECONDS:
-            raise ValueError(
-                f"every is {self.every!r}: write a time of at least 1m, such as 6h, or off"
-            )
-        min_interval = _seconds(self.min_interval)
-        if min_interval is None:
-            raise ValueError(f"min_interval is {self.min_interval!r}: write a time such as 10m")
-        groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
-        if not groups:
-            raise ValueError("groups is missing: write the consumer groups that count")
-        return LeaderLayoutConfig(seconds, groups, self.min_gain, min_interval)
+    def config(self) -> FollowConfig | None:
+        """The settings, None if no group is followed."""
+        groups = (self.follow,) if isinstance(self.follow, str) else tuple(self.follow)
+        writers = (self.writers,) if isinstance(self.writers, str) else self.writers
+        config = FollowConfig(
+            groups,
+            self.min_gain,
+            parse_bytes("min_rate", str(self.min_rate), rate=True),
+            _seconds("settle", self.settle),
+            _seconds("rest", self.rest),
+            self.elections_per_hour,
+            self.max_imbalance,
+            parse_writers(writers, option="writers"),
+        )
+        return config if groups else None
 
 
-def _seconds(text: str) -> float | None:
-    """Return the seconds of a time such as 10m; None if it is not one."""
+def _seconds(setting: str, text: str) -> float:
+    """Return the seconds of a time such as 10m. Raises ValueError."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", text)
-    return float(match[1]) * _SECONDS[match[2]] if match else None
+    if match is None:
+        raise ValueError(f"{setting} is {text!r}: write a time such as 10m")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 class _Lead(_Section):
@@ -287,8 +288,8 @@ class _Lead(_Section):
 
 class _Document(_Section):
     cluster: _Cluster = msgspec.field(default_factory=_Cluster)
-    placement: _Placement = msgspec.field(default_factory=_Placement)
-    under_replicated: _UnderReplicated = msgspec.field(default_factory=_UnderReplicated)
+    placement: Placement = msgspec.field(default_factory=Placement)
+    under_replicated: UnderReplicated = msgspec.field(default_factory=UnderReplicated)
     service: _Service = msgspec.field(default_factory=_Service)
     health: _Health = msgspec.field(default_factory=_Health)
     leaders: _Leaders = msgspec.field(default_factory=_Leaders)

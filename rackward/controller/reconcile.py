@@ -26,6 +26,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from placement_core import ClusterView, TopicPartition
 from placement_core.cluster import Move
@@ -339,23 +340,23 @@ class _Planner:
 # ---- Passes.
 
 
+def _metric(help: str, default: int = 0) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True, slots=True)
 class ReconcileStatus:
-    """The status after the last pass.
+    """The status after the last pass, as metrics with their help."""
 
-    ``active``: whether this controller has the lease. ``records`` of pending replicas,
-    ``partitions`` in them, how many of these are ``in_progress``, and the replicas ``waiting`` for
-    a broker that can take them. ``offsets`` of the topic of pending replicas, and those ``read`` by
-    this controller since it got the lease: fewer than ``offsets`` until it has all records.
-    """
-
-    active: bool = False
-    records: int = 0
-    partitions: int = 0
-    in_progress: int = 0
-    waiting: int = 0
-    offsets: int = 0
-    read: int = 0
+    active: bool = _metric("1 if this controller has the lease.", default=False)
+    pending_records: int = _metric("Records of pending replicas.")
+    pending_partitions: int = _metric("Partitions that lack replicas.")
+    partitions_in_progress: int = _metric("Partitions that get replicas now.")
+    placeholders_waiting: int = _metric("Replicas that no live broker can take.")
+    topic_offsets: int = _metric("Offsets of the topic of pending replicas.")
+    topic_offsets_read: int = _metric(
+        "Offsets read since this controller got the lease; topic_offsets if it has all."
+    )
 
 
 class Reconciler:
@@ -412,10 +413,10 @@ class Reconciler:
         self.status = replace(
             self._status(),
             active=True,
-            records=len(records),
-            partitions=sum(len(record.partitions) for record in records.values()),
-            in_progress=steps.in_progress,
-            waiting=steps.waiting,
+            pending_records=len(records),
+            pending_partitions=sum(len(record.partitions) for record in records.values()),
+            partitions_in_progress=steps.in_progress,
+            placeholders_waiting=steps.waiting,
         )
         # The controller that requested these may have been killed before removing its throttle.
         idle = not steps.in_progress and any(record.assigned for record in records.values())
@@ -429,7 +430,7 @@ class Reconciler:
         progress = self._lease.progress
         if progress is None:
             return ReconcileStatus()
-        return ReconcileStatus(offsets=progress.offsets, read=progress.read)
+        return ReconcileStatus(topic_offsets=progress.offsets, topic_offsets_read=progress.read)
 
     def _plan(self, records: Mapping[str, PendingReplicas], cluster: ClusterState) -> ReconcilePlan:
         return plan(

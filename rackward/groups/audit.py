@@ -8,9 +8,9 @@ For each group there are three figures of what it reads across racks:
    number of off-rack partitions is the minimum of all balanced assignments, proved by the solver;
 3. *layout*: with leaders moved as well. Groups that share topics are laid out together, as
    ``rackward leaders plan --group A --group B`` does. A group that rackward cannot assign (of the
-   new protocol, Kafka Streams) keeps its assignment, and leaders move to its members. Leaders do
-   not move for a group that may read followers: what a moved leader makes local, it reads there
-   already, or does so once its members send their racks.
+   new protocol, a share group, Kafka Streams) keeps its assignment, and leaders move to its
+   members. Leaders do not move for a group that may read followers: what a moved leader makes
+   local, it reads there already, or does so once its members send their racks.
 
 Topics that the same groups read, directly or through other groups, form a component. Components do
 not affect each other but by the number of leaders that a broker may have, so each is solved alone,
@@ -39,6 +39,7 @@ from placement_core.leaders import components, plan_leaders
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
 from rack_traffic.report.format import Currency
+from rack_traffic.writers import Writers
 from rackward.groups.audit_report import (
     MAX_CLIENT_IDS,
     AuditFinding,
@@ -57,6 +58,7 @@ from rackward.groups.audit_report import (
 from rackward.groups.explain import ExplainedGroup, check_explainable, explain_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import (
+    PRODUCER_STEP,
     Gains,
     NextStep,
     can_be_reassigned,
@@ -70,12 +72,12 @@ from rackward.groups.readers import (
     RANGE,
     AssignmentKind,
     Reader,
+    current_readers,
     in_sync_racks,
     may_read_followers,
     member_rack,
     members_of,
     partition_readers,
-    readers_by_id,
     readers_of_groups,
     reference_assignor,
     topics_read,
@@ -85,21 +87,23 @@ from rackward.groups.reading import (
     GroupReading,
     Progress,
     Rates,
+    RateSource,
     ReadRates,
     read_cluster,
     read_rates,
     watch_rates,
     with_min_isr,
 )
+from rackward.groups.writes import cross_rack_writes
 from rackward.kafka import AdminConnection
-from rackward.kafka.groups import Group
+from rackward.kafka.groups import Group, GroupKind
 from rackward.topics.health import without_adding_replicas
 from rackward.units import matches_name
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
-Owners = Mapping[TopicPartition, Reader]
-"""Partition to the one member that reads it."""
+Owners = Mapping[TopicPartition, Sequence[Reader]]
+"""Partition to the member that reads it; in a share group, the members."""
 
 LeaderRacks = Mapping[TopicPartition, str | None]
 """Partition to the rack of its leader. A partition without one, or with a rackless one: None."""
@@ -112,6 +116,7 @@ def audit_cluster(
     prices: PriceTable | None = None,
     currency: str = "$",
     mapping: str | None = None,
+    writers: Writers | None = None,
     best: bool = True,
     watch: float | None = None,
     wait: Callable[[float], bool] | None = None,
@@ -126,6 +131,8 @@ def audit_cluster(
         groups could not be listed.
     mapping
         Racks of members that send none: ``HOST=RACK,...``, as the option ``--mapping``.
+    writers
+        Where producers are. Default: in equal parts in all racks that hold replicas.
     best
         False leaves out all but what groups read now.
     watch
@@ -151,6 +158,7 @@ def audit_cluster(
         host_racks,
         currency=currency,
         mapping=mapping,
+        writers=writers,
         best=best,
         progress=progress,
     )
@@ -193,20 +201,21 @@ class Tariff:
     def reads(self, owners: Owners, leader_racks: LeaderRacks, rates: Rates) -> CrossRackReads:
         """Return what is read from leaders in ``leader_racks``, or followers, by ``owners``."""
         off_rack, crossing, unknown, cost = 0, 0.0, 0.0, 0.0
-        for tp, reader in owners.items():
+        for tp, readers in owners.items():
             if tp not in leader_racks:
                 continue
-            pair = self.source(tp, reader, leader_racks), reader.rack
-            if pair not in self._pairs:
-                self._pairs[pair] = self._price(*pair)
-            is_off_rack, price = self._pairs[pair]
-            off_rack += is_off_rack
-            rate = rates.get(tp, 0.0)
-            if price is None:
-                unknown += rate
-            elif is_off_rack:
-                crossing += rate
-                cost += rate * price
+            rate = rates.get(tp, 0.0) / len(readers)
+            for reader in readers:
+                pair = self.source(tp, reader, leader_racks), reader.rack
+                if pair not in self._pairs:
+                    self._pairs[pair] = self._price(*pair)
+                is_off_rack, price = self._pairs[pair]
+                off_rack += is_off_rack
+                if price is None:
+                    unknown += rate
+                elif is_off_rack:
+                    crossing += rate
+                    cost += rate * price
         return rounded_reads(off_rack, crossing, unknown, cost / GB * SECONDS_PER_MONTH)
 
     def source(self, tp: TopicPartition, reader: Reader, leader_racks: LeaderRacks) -> str | None:
@@ -227,6 +236,7 @@ def audit_reading(
     *,
     currency: str = "$",
     mapping: str | None = None,
+    writers: Writers | None = None,
     best: bool = True,
     progress: Progress = lambda _: None,
 ) -> AuditReport:
@@ -245,6 +255,16 @@ def audit_reading(
         min_isr = 1 if reading.min_isr is None else reading.min_isr
         findings = audit(view, in_sync=state.in_sync, min_isr=min_isr).findings
     selectors = Counter(reading.selectors.get(broker.id) for broker in state.view.brokers)
+    basis = [*assumptions(rates, rows, selectors, prices, Currency(currency))]
+    writes = writes_after = None
+    writers = writers or Writers()
+    if best:
+        moved = replace(state.view, leaders={**state.view.known_leaders, **auditor.moved_leaders})
+        writes, writes_after = (
+            cross_rack_writes(view, rates.written, prices, state.cluster_id or "", writers)
+            for view in (state.view, moved)
+        )
+        basis.append(f"{writers.description}, and to write without keys.")
     return AuditReport(
         cluster_id=state.cluster_id,
         racks=tuple(
@@ -259,7 +279,7 @@ def audit_reading(
         rates=RateBasis(
             rates.watched_seconds,
             rates.unsized,
-            tuple(assumptions(rates, rows, selectors, prices, Currency(currency))),
+            tuple(basis),
         ),
         currency=currency,
         totals=AuditTotals(
@@ -268,9 +288,31 @@ def audit_reading(
             total_reads(row.layout for row in rows),
         ),
         groups=tuple(sorted(rows, key=lambda row: row.order)),
+        writes=writes,
+        writes_after=writes_after,
+        steps=(PRODUCER_STEP,) if writes and writes.rack_aware_cost < writes.cost else (),
         faults=reading.faults,
         findings=findings,
     )
+
+
+def rack_flows(
+    reading: ClusterReading, rates: ReadRates, host_racks: HostRacks
+) -> dict[tuple[str | None, str | None], float]:
+    """Return bytes per second by the rack that they are read from and the rack of the reader.
+
+    Of all groups; None stands for an unknown rack.
+    """
+    tariff = Tariff(PriceTable(), "", in_sync_racks(reading.state, reading.selectors))
+    auditor = _Auditor(reading, rates, tariff, host_racks, None)
+    flows: dict[tuple[str | None, str | None], float] = {}
+    for group in auditor.groups.values():
+        of_group = rates.of(group.id)[0]
+        for tp, readers in current_readers(group, host_racks).items():
+            for reader in readers if tp in auditor.leader_racks else ():
+                pair = tariff.source(tp, reader, auditor.leader_racks), reader.rack
+                flows[pair] = flows.get(pair, 0.0) + of_group.get(tp, 0.0) / len(readers)
+    return flows
 
 
 @dataclass
@@ -284,6 +326,7 @@ class _Auditor:
     by_topic: dict[str, list[TopicPartition]] = field(default_factory=dict)
     leader_racks: dict[TopicPartition, str | None] = field(default_factory=dict)
     broker_racks: dict[int, str | None] = field(default_factory=dict)
+    moved_leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         view = self.view
@@ -339,30 +382,48 @@ class _Auditor:
             members=len(group.members),
             assignor_usable=can_be_reassigned(group),
         )
+        rates, source = self.rates.of(group.id)
+        if not group.members and source is RateSource.COMMITTED:
+            return self._audit_manual(described, rates)
         if described.reason is not None:
             return described
-        rates, source = self.rates.of(group.id)
-        owners = self._current_owners(group)
+        owners = current_readers(group, self.host_racks)
         now = self.tariff.reads(owners, self.leader_racks, rates)
         partitions = self.partitions_of(topics)
-        unknown = sum(
-            tp not in owners or self.tariff.source(tp, owners[tp], self.leader_racks) is None
+        sources = [
+            self.tariff.source(tp, reader, self.leader_racks)
             for tp in partitions
-        )
+            for reader in owners.get(tp, ())
+        ]
+        unread = sum(tp not in owners for tp in partitions)
+        unknown = unread + sources.count(None)
+        reads = unread + len(sources)
         return structs.replace(
             described,
             rackless_members=len(self._rackless_members(group)),
-            partitions=len(partitions),
-            local=len(partitions) - unknown - now.off_rack,
+            partitions=reads,
+            local=reads - unknown - now.off_rack,
             unknown=unknown,
             rate=round(sum(rates.get(tp, 0.0) for tp in owners if tp in self.leader_racks), 3),
             rate_source=source,
             now=now,
         )
 
-    def _current_owners(self, group: Group) -> Owners:
-        assigned = {member.id: member.assignment for member in group.members}
-        return partition_readers(assigned, readers_by_id(group, self.host_racks))
+    def _audit_manual(self, described: GroupAudit, rates: Rates) -> GroupAudit:
+        """Return a group without members whose offsets move: its reads are of unknown racks."""
+        read = [tp for tp, rate in rates.items() if rate and tp in self.leader_racks]
+        rate = round(sum(rates[tp] for tp in read), 3)
+        return structs.replace(
+            described,
+            reason="its offsets move, and it has no members: its consumers assign partitions to "
+            "themselves (assign()), and brokers do not know where they are",
+            topics=tuple(sorted({tp.topic for tp in read})),
+            partitions=len(read),
+            unknown=len(read),
+            rate=rate,
+            rate_source=RateSource.COMMITTED,
+            now=CrossRackReads(unknown=rate),
+        )
 
     def _rackless_members(self, group: Group) -> frozenset[str]:
         return frozenset(
@@ -379,7 +440,10 @@ class _Auditor:
         rows: dict[str, GroupAudit] = {}
         for number, row in enumerate(groups):
             rows[row.group] = row
-            if row.now is None:
+            if not row.members:
+                # What it reads, if anything, nobody can change from here.
+                rows[row.group] = structs.replace(row, assignor=row.now, layout=row.now)
+            if row.now is None or not row.members:
                 continue
             progress(f"Solving assignments: {number:,} of {len(groups):,} groups")
             group = self.groups[row.group]
@@ -390,10 +454,14 @@ class _Auditor:
                 self.tariff.in_sync,
                 remedies=False,
             )
-            best = partition_readers(found.explanation.best, found.readers)
+            # The members of a share group keep what brokers assign.
+            at_best = structs.replace(row.now)
+            if group.kind is not GroupKind.SHARE:
+                best = _single(partition_readers(found.explanation.best, found.readers))
+                at_best = self.tariff.reads(best, self.leader_racks, self.rates.of(row.group)[0])
             rows[row.group] = structs.replace(
                 row,
-                assignor=self.tariff.reads(best, self.leader_racks, self.rates.of(row.group)[0]),
+                assignor=at_best,
                 findings=tuple(
                     AuditFinding(each.reason, each.rack, each.count, finding_text(group, each))
                     for each in found.explanation.findings
@@ -432,6 +500,8 @@ class _Auditor:
             ]
             if _off_rack(after) >= _off_rack(before):
                 after = before
+            else:
+                self.moved_leaders |= layout.leaders
         names = [row.group for row in rows]
         return [
             structs.replace(
@@ -464,9 +534,11 @@ class _Auditor:
             only_gains=True,
             other_leaders=elsewhere,
         )
-        leaders = {**view.leaders_or_preferred(), **{tp: o[0] for tp, o in layout.order.items()}}
+        chosen = {tp: row[0] for tp, row in layout.order.items()}
+        leaders = {**view.leaders_or_preferred(), **chosen}
         not_local = {each.name for each in layout.localities if each.after < each.partitions}
         return _Layout(
+            leaders=chosen,
             racks={tp: self._rack_of(leaders.get(tp)) for tp in view.replicas},
             all_local=frozenset(
                 row.group
@@ -482,7 +554,7 @@ class _Auditor:
         """Return what a group reads with other leaders, after its assignor has followed."""
         group, rates, leader_racks = explained.group, self.rates.of(row.group)[0], layout.racks
         if not row.assignor_usable:
-            return self.tariff.reads(self._current_owners(group), leader_racks, rates)
+            return self.tariff.reads(current_readers(group, self.host_racks), leader_racks, rates)
         tps = self.partitions_of(row.topics)
         if all(leader_racks[tp] == self.leader_racks[tp] for tp in tps):
             return row.reachable
@@ -499,7 +571,7 @@ class _Auditor:
             by_topic[tp.topic][tp.partition] = leader_racks[tp]
         racks = {member: reader.rack for member, reader in explained.readers.items()}
         plan = reference_assignor(group).assign(members_of(group, racks), by_topic)
-        owners = partition_readers(plan.partitions, explained.readers)
+        owners = _single(partition_readers(plan.partitions, explained.readers))
         return self.tariff.reads(owners, leader_racks, rates)
 
     def _steps(
@@ -541,11 +613,17 @@ class _Auditor:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Leaders' racks after a layout; the groups whose assignor then reads everything locally."""
+    """The leaders that a layout chooses, and the racks of all leaders after it; the groups whose
+    assignor then reads everything locally."""
 
+    leaders: Mapping[TopicPartition, int]
     racks: LeaderRacks
     all_local: frozenset[str]
     proved: bool
+
+
+def _single(owners: Mapping[TopicPartition, Reader]) -> Owners:
+    return {tp: (reader,) for tp, reader in owners.items()}
 
 
 def _off_rack(rows: Iterable[GroupAudit]) -> int:
@@ -558,7 +636,7 @@ def _why_not(group: Group) -> str | None:
     try:
         check_explainable(group.id, group)
     except InvalidOptionError as error:
-        return str(error).removeprefix(f"group {group.id} ")
+        return str(error).removeprefix(f"group {group.id}").lstrip(" :")
     return None
 
 

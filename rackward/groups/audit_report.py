@@ -18,6 +18,7 @@ from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
 from rackward.groups.next_steps import LedBy, Library, NextStep
 from rackward.groups.reading import ASSUMED_RECORD_BYTES, RateSource, ReadRates
+from rackward.groups.writes import CrossRackWrites
 from rackward.units import format_count, format_duration
 
 
@@ -72,7 +73,8 @@ class GroupAudit(msgspec.Struct, frozen=True, kw_only=True):
         Number of members whose rack is unknown.
     partitions, local, unknown
         Numbers of partitions of ``topics``: all, those read in their member's rack, and those that
-        no member reads or that are read from an unknown rack.
+        no member reads or that are read from an unknown rack. In a share group, a partition counts
+        once for each member that reads it.
     bytes_per_second, rate_source
         What it reads, and where that comes from.
     now, assignor, layout
@@ -175,6 +177,11 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         Brokers without a rack are last.
     groups
         What costs most, then what crosses most, first; groups without figures last.
+    writes, writes_after
+        What is written across racks, now and with the leaders of the layout; None in
+        ``groups list``.
+    steps
+        What to do beside the steps of groups.
     faults
         Lines about what could not be read.
     findings
@@ -190,6 +197,9 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     totals: AuditTotals
     groups: tuple[GroupAudit, ...]
+    writes: CrossRackWrites | None = None
+    writes_after: CrossRackWrites | None = None
+    steps: tuple[NextStep, ...] = ()
     faults: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -246,7 +256,9 @@ def assumptions(
             f"{format_count(rates.unsized, 'partition')} whose log sizes cannot be read."
         )
     month = f"a month of {HOURS_PER_MONTH:g} hours"
-    if len(prices.rules) == 1:
+    if prices.source:
+        yield f"Price: {prices.source}, for {month}."
+    elif len(prices.rules) == 1:
         per_gb = currency.prefix + f"{prices.rules[0].per_gb:g}"
         yield f"Price: {per_gb} per GB across racks, for {month} (--prices)."
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -18,11 +18,12 @@ from placement_core import (
 )
 from placement_core.leaders import CurrentAssignment, plan_leaders
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import finding_text, remedy_advice
+from rackward.groups.next_steps import assignor_is_fixed, finding_text, remedy_advice
 from rackward.groups.readers import (
     Reader,
     assigned_by_rackward,
     current_assignment,
+    current_readers,
     in_sync_racks,
     is_stable,
     members_of,
@@ -31,9 +32,11 @@ from rackward.groups.readers import (
     reference_assignor,
     reference_protocol,
     topics_read,
+    why_no_readers,
 )
 from rackward.kafka import AdminConnection, read_state
-from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember
+from rackward.kafka.groups import Group, GroupKind, GroupMember
+from rackward.kafka.metadata import by_topic
 
 
 class RackLocality(msgspec.Struct, frozen=True):
@@ -139,7 +142,7 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
         does), and those that wait.
     local, off_rack, unknown, unread
         Partitions that are read in their member's rack, in another one, from an unknown rack, and
-        by no member.
+        by no member. In a share group, a partition counts once for each member that reads it.
     optimum
         The fewest off-rack partitions of a balanced assignment.
     uneven
@@ -225,7 +228,13 @@ class ExplainedGroup:
     def _member(self, member: GroupMember) -> MemberLocality:
         reader = self.readers[member.id]
         rack = parse_rack(reader.rack)
-        owned = [TopicPartition(t, n) for t, numbers in member.assignment.items() for n in numbers]
+        # A task of Kafka Streams may have a higher number than a topic has partitions.
+        owned = [
+            tp
+            for topic, numbers in member.assignment.items()
+            for number in numbers
+            if (tp := TopicPartition(topic, number)) in self.view.replicas
+        ]
         sources = _sources(self.view, dict.fromkeys(owned, reader), self.in_sync)
         local = 0 if rack is None else sum(parse_rack(each) == rack for each in sources.values())
         return MemberLocality(
@@ -307,11 +316,8 @@ def check_explainable(name: str, group: Group | None) -> Group:
             f"group {name} does not exist, or this user may not describe it: check the name, or "
             f"grant this user Describe on group {name}"
         )
-    if group.protocol_type not in ("", CONSUMER):
-        raise InvalidOptionError(
-            f"group {name} has the protocol type {group.protocol_type}: only groups of type "
-            "consumer can be explained"
-        )
+    if (reason := why_no_readers(group)) is not None:
+        raise InvalidOptionError(f"group {name}: {reason}")
     if group.state.lower() in ("empty", "dead") or not group.members:
         raise InvalidOptionError(
             f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
@@ -350,6 +356,9 @@ def explain_group(
     """
     in_sync = in_sync or {}
     readers = readers_by_id(group, host_racks)
+    if group.kind is GroupKind.SHARE:
+        explanation = _explain_shared(group, view, host_racks, remedies=remedies)
+        return ExplainedGroup(group, readers, explanation, view)
     current = _current_readers(group, readers)
     leaders, sources = _sources(view, current, {}), _sources(view, current, in_sync)
     leader_racks = view.leader_racks()
@@ -386,6 +395,72 @@ def explain_group(
     return ExplainedGroup(group, readers, explanation, view, in_sync)
 
 
+def _explain_shared(
+    group: Group, view: ClusterView, host_racks: HostRacks, *, remedies: bool
+) -> Explanation:
+    """Explain a share group, whose assignment cannot be another one: only leaders can move.
+
+    Each pair of a partition and a member that reads it counts as a partition.
+    """
+    reads = current_readers(group, host_racks)
+    racks, leaders = view.racks(), view.known_leaders
+    found: dict[Reason, list[TopicPartition]] = {}
+    local = 0
+    for tp in sorted(view.replicas):
+        leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
+        for reader in reads.get(tp, (None,)):
+            if reader is None:
+                reason = Reason.UNREAD
+            elif tp not in leaders:
+                reason = Reason.NO_LEADER
+            elif leader_rack is None:
+                reason = Reason.RACKLESS_BROKER
+            elif parse_rack(reader.rack) is None:
+                reason = Reason.RACKLESS_MEMBER
+            elif parse_rack(reader.rack) != leader_rack:
+                reason = Reason.NOT_OPTIMAL
+            else:
+                local += 1
+                continue
+            found.setdefault(reason, []).append(tp)
+    off_rack = sum(len(tps) for reason, tps in found.items() if reason.off_rack)
+    fit = fit_leaders(view, current_assignment(group, host_racks), off_rack) if remedies else None
+    findings = []
+    for reason, tps in sorted(found.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
+        partitions = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
+        members = _members_of(group, tps)
+        simple = {
+            Reason.UNREAD: Remedy(RemedyKind.WAIT),
+            Reason.NO_LEADER: Remedy(RemedyKind.RESTORE_LEADERS),
+            Reason.RACKLESS_BROKER: Remedy(RemedyKind.SET_BROKER_RACK),
+            Reason.RACKLESS_MEMBER: Remedy(RemedyKind.SET_MEMBER_RACK, members=members),
+        }
+        known = (simple[reason],) if remedies and reason in simple else ()
+        finding = LocalityFinding(reason, partitions, members=members, remedies=known)
+        findings.append(_possible_remedies(group, finding, fit))
+    return Explanation(
+        partitions=local + sum(map(len, found.values())),
+        local=local,
+        off_rack=off_rack,
+        unknown=sum(len(tps) for reason, tps in found.items() if reason.rack_unknown),
+        unread=len(found.get(Reason.UNREAD, ())),
+        optimum=off_rack,
+        uneven=False,
+        findings=tuple(findings),
+    )
+
+
+def _members_of(group: Group, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
+    """Return the ids of the members that read any of these partitions, sorted."""
+    return tuple(
+        sorted(
+            member.id
+            for member in group.members
+            if any(tp.partition in member.assignment.get(tp.topic, ()) for tp in partitions)
+        )
+    )
+
+
 def _current_readers(group: Group, readers: Mapping[str, Reader]) -> dict[TopicPartition, Reader]:
     return partition_readers({each.id: each.assignment for each in group.members}, readers)
 
@@ -414,9 +489,10 @@ def fit_leaders(view: ClusterView, assignment: CurrentAssignment, off_rack: int)
     racks = view.racks()
     leaders = {**view.leaders_or_preferred(), **{tp: row[0] for tp, row in layout.order.items()}}
     after = 0
-    for tp, rack in assignment.racks.items():
+    for tp in view.replicas:
         leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
-        after += tp in view.replicas and leader_rack is not None and leader_rack != parse_rack(rack)
+        if leader_rack is not None:
+            after += sum(parse_rack(rack) != leader_rack for rack in assignment.readers(tp))
     if not layout.moves or after >= off_rack:
         return None
     moves: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -433,7 +509,7 @@ def _possible_remedies(
     """Return the finding with remedies for a group that is not assigned by leaders' racks.
 
     Other members, subscriptions or leaders per rack help only an assignor that has regard to
-    leaders. That of a group of the new protocol runs on the brokers and cannot be replaced.
+    leaders. An assignor that runs on the brokers, or is that of Kafka Streams, cannot be replaced.
     """
     impossible = {
         RemedyKind.MOVE_LEADERS,
@@ -441,7 +517,7 @@ def _possible_remedies(
         RemedyKind.SUBSCRIBE,
         RemedyKind.SEPARATE_TOPICS,
     }
-    if group.type != CLASSIC:
+    if assignor_is_fixed(group):
         impossible.add(RemedyKind.REBALANCE)
     remedies = [each for each in finding.remedies if each.kind not in impossible]
     if fit is not None and finding.reason.off_rack and finding.reason is not Reason.RACKLESS_MEMBER:

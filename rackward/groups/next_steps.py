@@ -16,8 +16,16 @@ from enum import Enum
 from assignors.explain import LocalityFinding, Reason, Remedy, RemedyKind, reason_text, remedy_text
 from placement_core import parse_rack
 from rackward.groups.readers import BALANCED_BY_TOPIC, assigned_by_rackward, reference_protocol
-from rackward.kafka.groups import CLASSIC, OWN_PROTOCOLS, RACK_AFFINITY, Group, GroupMember
-from rackward.lead.protocols import DEFAULT_PROTOCOLS, STREAMS_PROTOCOL
+from rackward.kafka.groups import (
+    CLASSIC,
+    OWN_PROTOCOLS,
+    RACK_AFFINITY,
+    STREAMS_PROTOCOL,
+    Group,
+    GroupKind,
+    GroupMember,
+)
+from rackward.lead.protocols import DEFAULT_PROTOCOLS
 
 MAX_GROUPS_IN_COMMAND = 10
 """Maximum number of groups in a recommended command; it has only one if there would be more."""
@@ -35,10 +43,12 @@ class Library(Enum):
     KAFKA_GO = "kafka-go"
     KAFKAJS = "KafkaJS"
     STREAMS = "Kafka Streams"
+    CONNECT = "Kafka Connect"
 
 
 _CLIENT_IDS = (
     (re.compile(r".*-StreamThread-\d+-.*"), Library.STREAMS),
+    (re.compile(r"connector-consumer-.*-\d+"), Library.CONNECT),
     (re.compile(r"consumer-.*-\d+"), Library.JAVA),
     (re.compile(r"rdkafka.*"), Library.LIBRDKAFKA),
     (re.compile(r"kafka-python-.*"), Library.KAFKA_PYTHON),
@@ -97,6 +107,11 @@ def can_be_reassigned(group: Group) -> bool:
     )
 
 
+def assignor_is_fixed(group: Group) -> bool:
+    """Return whether no other assignor can assign the group: brokers do, or Kafka Streams does."""
+    return group.type != CLASSIC or group.protocol == STREAMS_PROTOCOL
+
+
 class StepKind(Enum):
     """What to do."""
 
@@ -108,6 +123,7 @@ class StepKind(Enum):
     REBALANCE = "rebalance"
     MOVE_LEADERS = "move-leaders"
     SEPARATE_TOPICS = "separate-topics"
+    USE_PARTITIONER = "use-partitioner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +198,26 @@ def next_steps(group: Group, gains: Gains) -> tuple[NextStep, ...]:
     return tuple(steps)
 
 
+PRODUCER_STEP = NextStep(
+    StepKind.USE_PARTITIONER,
+    "producers: write to leaders in their rack (docs/producers.md)",
+    (
+        "Java 4.4: partitioner.rack.aware=true and client.rack=RACK",
+        'kafka-python: KafkaProducer(partitioner=RackAwarePartitioner(rack="RACK"))',
+        'aiokafka: partitioners.aiokafka.RackAwareProducer(rack="RACK")',
+        'confluent: partitioners.confluent.Producer({"client.rack": "RACK"})',
+        "franz-go: its rack-aware partitioner",
+    ),
+)
+"""What producers do, by client library. Brokers do not tell which of them a topic has."""
+
+
 # ---- Racks of members.
 
 _RACK_LINES: Mapping[Library | None, str] = {
     Library.JAVA: "client.rack={rack}",
     Library.STREAMS: "client.rack={rack}",
+    Library.CONNECT: "consumer.client.rack={rack}",
     Library.LIBRDKAFKA: '"client.rack": "{rack}"',
     Library.FRANZ_GO: 'kgo.Rack("{rack}")',
     Library.SARAMA: 'config.RackID = "{rack}"',
@@ -207,13 +238,20 @@ _FETCH_RACK_LINES: Mapping[Library | None, str] = {
 def _fetch_rack_step(group: Group, gains: Gains) -> NextStep:
     """Return how the members without a rack read from followers."""
     members = [each for each in group.members if each.id in gains.members_not_sending_rack]
-    line = _FETCH_RACK_LINES.get(_main_library(group, members), _FETCH_RACK_LINES[None])
+    library = _main_library(group, members)
+    line = _FETCH_RACK_LINES.get(library, _FETCH_RACK_LINES[None])
     return NextStep(
         StepKind.SET_CLIENT_RACK,
-        "set client.rack of each member, unless it is set, to the broker.rack of its host "
+        f"set {_rack_setting(library)}, unless it is set, to the broker.rack of its host "
         f"({_first_racks(gains)}): brokers have a replica selector",
         (line.format(rack=gains.racks[0]),),
     )
+
+
+def _rack_setting(library: Library | None) -> str:
+    if library is Library.CONNECT:
+        return "consumer.client.rack of each worker"
+    return "client.rack of each member"
 
 
 def _first_racks(gains: Gains) -> str:
@@ -238,7 +276,7 @@ def _rack_step(group: Group, gains: Gains) -> NextStep:
     if library in _RACK_LINES and any(each.can_send_rack is not False for each in members):
         return NextStep(
             StepKind.SET_CLIENT_RACK,
-            f"set client.rack of each member to the broker.rack of its host ({names})",
+            f"set {_rack_setting(library)} to the broker.rack of its host ({names})",
             (_RACK_LINES[library].format(rack=rack),),
         )
     return NextStep(
@@ -333,11 +371,12 @@ def _command(*arguments: str, mapping: str | None) -> str:
 def leader_advice(group: Group) -> str:
     """Return why the group does not follow leaders that move, and what helps: a clause."""
     plan = shlex.join(["rackward", "leaders", "plan", "--group", group.id])
-    protocol = group.protocol or "unknown"
-    if group.type != CLASSIC:
+    protocol = group.protocol or group.type
+    if assignor_is_fixed(group):
+        by = "Kafka Streams assigns" if group.type == CLASSIC else "the brokers assign"
         return (
-            f"the brokers assign its partitions ({protocol}) and ignore leader racks: move leaders "
-            f"to its members with {plan}"
+            f"{by} its partitions ({protocol}), regardless of leader racks: move leaders to its "
+            f"members with {plan}"
         )
     reference = reference_protocol(group)
     lead = shlex.join(["rackward", "lead", group.id])
@@ -356,7 +395,9 @@ def finding_text(group: Group, finding: LocalityFinding) -> str:
             "other members could read them locally: leaders or racks have changed since the "
             "assignment, or the group uses weights"
         )
-    protocol = group.protocol or "unknown"
+    if group.kind is GroupKind.SHARE:
+        return "the brokers give them to members in other racks"
+    protocol = group.protocol or group.type
     return (
         f"other members could read them locally: the group's assignor ({protocol}) ignores leader "
         "racks"

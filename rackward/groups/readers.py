@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from assignors.model import Assignor
 from placement_core import (
     LEADER_READING_PROTOCOLS,
     RACK_AWARE_SELECTOR,
+    ClusterView,
     InvalidOptionError,
     TopicPartition,
     parse_rack,
@@ -20,16 +21,16 @@ from placement_core import (
 from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
 from rackward.groups.host_racks import HostRacks
-from rackward.kafka import AdminConnection, ClusterState
+from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes
 from rackward.kafka.groups import (
     CLASSIC,
-    CONSUMER,
+    DESCRIBE,
     OWN_PROTOCOLS,
     Group,
+    GroupKind,
     GroupMember,
     ListedGroup,
-    describe_classic_groups,
-    describe_consumer_groups,
+    describe_groups,
     list_groups,
 )
 from rackward.units import matches_name
@@ -69,12 +70,44 @@ class Readers:
         """The default of ``max_imbalance`` in `placement_core.leaders.plan_leaders`."""
         return DEFAULT_MAX_IMBALANCE if self.assignments else None
 
+    def weighted(self, amounts: Mapping[TopicPartition, float]) -> Readers:
+        """Return the readers with weights: ``amounts`` of partitions, demands the mean of theirs.
+
+        A partition that is not in ``amounts`` has 1.
+        """
+        demands = []
+        for demand in self.demands:
+            of_demand = [size for tp, size in amounts.items() if tp.topic in demand.topics]
+            mean = sum(of_demand) / len(of_demand) if of_demand else 1.0
+            demands.append(replace(demand, weight=mean))
+        assignments = (
+            replace(each, weights={tp: amounts.get(tp, 1.0) for tp in (*each.racks, *each.shared)})
+            for each in self.assignments
+        )
+        return Readers(tuple(demands), tuple(assignments))
+
+
+def read_leader_bytes(
+    admin: AdminConnection, view: ClusterView, topics: Collection[str]
+) -> dict[TopicPartition, float]:
+    """Return the bytes that leaders store of the partitions of ``topics``.
+
+    An empty partition counts as one byte: its weight is small, but not 0. Raises AdminError.
+    """
+    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
+    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
+    return {
+        tp: float(max(sizes[tp, leader].bytes, 1))
+        for tp, leader in leaders.items()
+        if (tp, leader) in sizes
+    }
+
 
 def list_matching_groups(
     admin: AdminConnection,
     brokers: Iterable[int],
     patterns: Collection[str],
-    types: Collection[str],
+    types: Collection[str] = frozenset(DESCRIBE),
 ) -> list[ListedGroup]:
     """Return the groups of these types whose name a pattern matches. Raises AdminError."""
     return [
@@ -90,27 +123,20 @@ def find_groups(
 ) -> dict[str, Group]:
     """Return the groups of these names that exist, with their members, by name.
 
-    Raises InvalidOptionError for a group whose type is neither classic nor consumer (a share
-    group, say), and AdminError.
+    Raises InvalidOptionError for a group of an unknown type, and AdminError.
     """
     groups: dict[str, Group] = {}
     for broker in sorted(brokers):
         listed = [group for group in list_groups(admin, broker) if group.id in names]
         for group in listed:
-            if group.type not in (CLASSIC, CONSUMER):
+            if group.type not in DESCRIBE:
                 raise InvalidOptionError(
-                    f"group {group.id} is a {group.type} group: give a consumer group"
+                    f"group {group.id} is a {group.type} group, which rackward cannot describe"
                 )
-        for describe, ids in (
-            (describe_consumer_groups, [each.id for each in listed if each.type == CONSUMER]),
-            (describe_classic_groups, [each.id for each in listed if each.type == CLASSIC]),
-        ):
-            if not ids:
-                continue
-            described, refused = describe(admin, broker, ids)
-            for error in refused.values():
-                raise error
-            groups.update((group.id, group) for group in described)
+        described, refused = describe_groups(admin, broker, listed)
+        for error in refused.values():
+            raise error
+        groups.update((group.id, group) for group in described)
     return groups
 
 
@@ -129,12 +155,34 @@ def read_groups(
                 f"--group {name}: the group does not exist, or this user may not describe it: "
                 f"check the name, or grant this user Describe on group {name}"
             )
-        if not any(subscribed_topics(groups[name], member) for member in groups[name].members):
+        group = groups[name]
+        if (reason := why_no_readers(group)) is not None:
+            raise InvalidOptionError(f"--group {name}: {reason}; or use --readers")
+        if not any(subscribed_topics(group, member) for member in group.members):
             raise InvalidOptionError(
-                f"--group {name}: the group has no subscribed members (state "
-                f"{groups[name].state}): start its consumers, or use --readers"
+                f"--group {name}: the group has no subscribed members (state {group.state}): start "
+                "its consumers, or use --readers"
             )
     return tuple(groups[name] for name in names)
+
+
+def why_no_readers(group: Group) -> str | None:
+    """Return why brokers do not tell who reads what in the group; None if they do, or could."""
+    match group.kind:
+        case GroupKind.CONNECT:
+            return (
+                "it has the workers of a Connect cluster, which read no partitions: give the "
+                "groups of sink connectors (connect-NAME)"
+            )
+        case GroupKind.MANUAL:
+            return (
+                "it has only committed offsets: consumers that assign partitions to themselves "
+                "(assign()) are no members, so brokers do not know where they are; rackward audit "
+                "--watch measures what they read"
+            )
+        case GroupKind.OTHER:
+            return f"it is a group of type {group.protocol_type}, not of consumers"
+    return None
 
 
 def assigned_by_rackward(group: Group) -> bool:
@@ -178,14 +226,38 @@ def readers_of_groups(
 def current_assignment(group: Group, host_racks: HostRacks) -> CurrentAssignment:
     """Return what the members of a stable group own.
 
-    As for `groups explain`, no one reads a partition that several members own.
+    As for `groups explain`, no one reads a partition that several members own, except in a share
+    group.
     """
-    readers = partition_readers(
-        {member.id: member.assignment for member in group.members}, readers_by_id(group, host_racks)
-    )
+    reads = current_readers(group, host_racks)
     return CurrentAssignment(
-        group.id, topics_read(group), {tp: reader.rack for tp, reader in readers.items()}
+        group.id,
+        topics_read(group),
+        {tp: readers[0].rack for tp, readers in reads.items() if len(readers) == 1},
+        shared={
+            tp: [reader.rack for reader in readers]
+            for tp, readers in reads.items()
+            if len(readers) > 1
+        },
     )
+
+
+def current_readers(
+    group: Group, host_racks: HostRacks
+) -> dict[TopicPartition, tuple[Reader, ...]]:
+    """Return who reads each partition: in a share group one or more members, each an equal part;
+    in any other group the one that owns it."""
+    readers = readers_by_id(group, host_racks)
+    if group.kind is not GroupKind.SHARE:
+        assigned = {member.id: member.assignment for member in group.members}
+        return {tp: (reader,) for tp, reader in partition_readers(assigned, readers).items()}
+    reads: dict[TopicPartition, tuple[Reader, ...]] = {}
+    for member in group.members:
+        for topic, numbers in member.assignment.items():
+            for number in numbers:
+                tp = TopicPartition(topic, number)
+                reads[tp] = (*reads.get(tp, ()), readers[member.id])
+    return dict(sorted(reads.items()))
 
 
 def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
@@ -193,8 +265,12 @@ def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
 
     ``selectors`` is the replica.selector.class of each broker, as far as it is known.
     """
-    selected = RACK_AWARE_SELECTOR in selectors.values()
-    return selected and group.protocol not in LEADER_READING_PROTOCOLS
+    return RACK_AWARE_SELECTOR in selectors.values() and not _reads_leaders(group)
+
+
+def _reads_leaders(group: Group) -> bool:
+    """Return whether the members read from leaders only, as share consumers do."""
+    return group.kind is GroupKind.SHARE or group.protocol in LEADER_READING_PROTOCOLS
 
 
 class Reader(NamedTuple):
@@ -207,11 +283,11 @@ class Reader(NamedTuple):
 def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
     """Return how each member reads, by member id.
 
-    Members of LEADER_READING_PROTOCOLS read from leaders. Others that send a rack when they join
-    fetch with it. Those that do not may do so nevertheless, and brokers do not tell: kafka-python's
-    and aiokafka's ``client_rack``, say.
+    Members of LEADER_READING_PROTOCOLS and of share groups read from leaders. Others that send a
+    rack when they join fetch with it. Those that do not may do so nevertheless, and brokers do not
+    tell: kafka-python's and aiokafka's ``client_rack``, say.
     """
-    reads_leaders = group.protocol in LEADER_READING_PROTOCOLS
+    reads_leaders = _reads_leaders(group)
     return {
         member.id: Reader(
             member_rack(member, host_racks),

@@ -18,14 +18,14 @@ size over its number of offsets.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from placement_core import TopicPartition
 from rackward.groups.readers import topics_read
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
-from rackward.kafka.groups import CLASSIC, CONSUMER, CommittedOffsets, Group, ListedGroup
+from rackward.kafka.groups import DESCRIBE, CommittedOffsets, Group, GroupKind, ListedGroup
 from rackward.kafka.metadata import read_reassignments
 from rackward.kafka.tolerant_reader import Logs, TolerantReader
 from rackward.topics.creator import read_min_isr
@@ -53,7 +53,8 @@ class ClusterReading:
 
     ``faults`` are lines about what could not be read. ``min_isr`` is min.insync.replicas by topic;
     None if it could not be read. ``selectors`` is replica.selector.class by broker, empty if it is
-    not set; brokers that could not be read are missing.
+    not set; brokers that could not be read are missing. ``topics_of_offsets`` are the topics that
+    groups without members may read.
     """
 
     state: ClusterState
@@ -61,16 +62,31 @@ class ClusterReading:
     faults: tuple[str, ...] = ()
     min_isr: Mapping[str, int] | None = None
     selectors: Mapping[int, str] = field(default_factory=dict)
+    topics_of_offsets: frozenset[str] = frozenset()
 
     @property
     def topics_read(self) -> frozenset[str]:
-        """The topics that groups read."""
+        """The topics that members of groups read."""
         described = (each.group for each in self.groups if each.group is not None)
         return frozenset[str]().union(*map(topics_read, described))
 
+    @property
+    def led_partitions(self) -> dict[int, list[TopicPartition]]:
+        """The partitions that groups read, or may read, by the broker that leads them."""
+        return self.state.only(self.topics_read | self.topics_of_offsets).by_leader
+
+    def with_topics_of_offsets(self, committed: CommittedOffsets) -> ClusterReading:
+        """Return the reading with the topics of the offsets of groups without members."""
+        empty = {each.listed.id for each in self.groups if each.group and not each.group.members}
+        topics = {tp.topic for group in empty & committed.keys() for tp in committed[group]}
+        return replace(self, topics_of_offsets=frozenset(topics))
+
 
 def read_cluster(
-    admin: AdminConnection, patterns: Collection[str], progress: Progress
+    admin: AdminConnection,
+    patterns: Collection[str],
+    progress: Progress,
+    reader: TolerantReader | None = None,
 ) -> ClusterReading:
     """Read the metadata and the groups whose name matches a pattern.
 
@@ -78,7 +94,7 @@ def read_cluster(
     """
     progress("Reading the metadata")
     state = read_state(admin, reassignments=False)
-    reader = TolerantReader(admin)
+    reader = reader or TolerantReader(admin)
     try:
         state = state.with_reassignments(read_reassignments(admin))
     except AdminError as error:
@@ -107,7 +123,7 @@ def _with_reason(reading: GroupReading, reader: TolerantReader) -> GroupReading:
     """Return the reading with an error if the group was not described."""
     if reading.group is not None or reading.error is not None:
         return reading
-    if reading.listed.type not in (CLASSIC, CONSUMER):
+    if reading.listed.type not in DESCRIBE:
         return replace(reading, error=f"it is a {reading.listed.type} group")
     detail = next(reversed(reader.faults), "no response")
     return replace(reading, error=f"broker {reading.coordinator} did not describe it: {detail}")
@@ -255,13 +271,12 @@ def read_rates(
     admin: AdminConnection,
     reading: ClusterReading,
     progress: Progress,
-    now: Callable[[], float] = time.time,
 ) -> tuple[ReadRates, tuple[str, ...]]:
     """Return the rates of what was written in the last day or hour, and faults."""
     reader = TolerantReader(admin)
-    by_leader = _by_leader(reading)
+    by_leader = reading.led_partitions
     logs = _read_logs(reader, by_leader, progress)
-    milliseconds = int(now() * 1000)
+    milliseconds = int(time.time() * 1000)
     day: dict[TopicPartition, int] = {}
     hour: dict[TopicPartition, int] = {}
     for leader, tps in by_leader.items():
@@ -280,7 +295,6 @@ def watch_rates(
     seconds: float,
     wait: Callable[[float], bool],
     progress: Progress,
-    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[ReadRates, tuple[str, ...]]:
     """Watch the cluster for ``seconds``; return the rates, and faults.
 
@@ -288,39 +302,46 @@ def watch_rates(
     second.
     """
     reader = TolerantReader(admin)
-    by_leader = _by_leader(reading)
-    before = _sample(reader, reading, by_leader, progress, clock)
-    end = clock() + seconds
-    while (left := end - clock()) > 0:
+    progress("Reading the offsets of groups without members")
+    empty = [each for each in reading.groups if each.group and not each.group.members]
+    reading = reading.with_topics_of_offsets(_committed(reader, empty))
+    before = read_sample(reader, reading, progress)
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
         progress(f"Watching: {format_duration(left)} left (Ctrl-C ends it early)")
         if wait(min(1.0, left)):
             break
-    after = _sample(reader, reading, by_leader, progress, clock)
-    return watched_rates(before, after), tuple(reader.faults)
+    after = read_sample(reader, reading, progress)
+    rates = watched_rates(before, after)
+    read = {tp.topic for of_group in rates.committed.values() for tp in of_group}
+    kept = reading.topics_read | read
+    written = {tp: rate for tp, rate in rates.written.items() if tp.topic in kept}
+    return replace(rates, written=written), tuple(reader.faults)
 
 
-def _sample(
-    reader: TolerantReader,
-    reading: ClusterReading,
-    by_leader: Mapping[int, Sequence[TopicPartition]],
-    progress: Progress,
-    clock: Callable[[], float],
-) -> Sample:
+def read_sample(reader: TolerantReader, reading: ClusterReading, progress: Progress) -> Sample:
+    """Read the logs and the committed offsets of groups."""
     # Ends before commits, so that a commit is at most a little beyond the end of its log.
-    logs_at = clock()
-    logs = _read_logs(reader, by_leader, progress)
-    committed_at = clock()
+    logs_at = time.monotonic()
+    logs = _read_logs(reader, reading.led_partitions, progress)
+    committed_at = time.monotonic()
+    progress("Reading committed offsets")
+    committed = _committed(reader, reading.groups)
+    return Sample(logs, committed, logs_at, committed_at)
+
+
+def _committed(reader: TolerantReader, groups: Iterable[GroupReading]) -> CommittedOffsets:
+    """Return the committed offsets of groups; share groups commit none."""
     committed: CommittedOffsets = {}
     by_coordinator: dict[int, list[str]] = {}
-    for each in reading.groups:
-        if each.group is not None:
+    for each in groups:
+        if each.group is not None and each.group.kind is not GroupKind.SHARE:
             by_coordinator.setdefault(each.coordinator, []).append(each.listed.id)
     for broker, ids in by_coordinator.items():
-        progress(f"Reading committed offsets: broker {broker}")
         for offsets, refused in reader.committed_offsets(broker, ids):
             committed.update(offsets)
             reader.add_faults(*map(str, refused.values()))
-    return Sample(logs, committed, logs_at, committed_at)
+    return committed
 
 
 def _read_logs(
@@ -331,13 +352,3 @@ def _read_logs(
         progress(f"Reading log sizes: broker {leader}")
         reader.read_logs(leader, tps, logs)
     return logs
-
-
-def _by_leader(reading: ClusterReading) -> dict[int, list[TopicPartition]]:
-    """Return the partitions that groups read, by the broker that leads them."""
-    topics = reading.topics_read
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for tp, leader in sorted(reading.state.view.known_leaders.items()):
-        if tp.topic in topics:
-            by_leader.setdefault(leader, []).append(tp)
-    return dict(sorted(by_leader.items()))

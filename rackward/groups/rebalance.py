@@ -17,15 +17,16 @@ from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
 from rackward.groups.readers import is_stable
 from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, RefusedError
 from rackward.kafka.errors import COORDINATOR_LOADING, from_code
-from rackward.kafka.groups import CONSUMER, Group, describe_classic_groups
+from rackward.kafka.groups import Group, describe_classic_groups, join_request, leave_request
 from rackward.units import Deadline
 
-SESSION_TIMEOUT_MS = 10_000
+SESSION_SECONDS = 10.0
 HOLD_SECONDS = 2.0
 """A cooperative group rebalances twice: it must be stable for so long."""
 
 _COORDINATOR_NOT_AVAILABLE, _NOT_COORDINATOR, _UNKNOWN_MEMBER, _MEMBER_ID_REQUIRED = 15, 16, 25, 79
 _RETRY_SECONDS = 0.05
+_REASON = "rackward groups rebalance"
 
 
 def request_rebalance(
@@ -73,13 +74,7 @@ def request_rebalance(
         raise failures[0]
 
 
-def wait_until_stable(
-    admin: AdminConnection,
-    group_id: str,
-    timeout: float,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Group:
+def wait_until_stable(admin: AdminConnection, group_id: str, timeout: float) -> Group:
     """Return the group when it has been stable for HOLD_SECONDS.
 
     Raises AdminTimeoutError, with the group's state, after ``timeout`` seconds, and AdminError.
@@ -92,7 +87,7 @@ def wait_until_stable(
         for error in refused.values():
             raise error
         (group,) = described
-        now = clock()
+        now = time.monotonic()
         if not is_stable(group):
             since = None
         elif since is None:
@@ -104,7 +99,7 @@ def wait_until_stable(
                 f"group {group_id} was not stable within {timeout:g} s (state {group.state}): see "
                 "rackward groups explain, and try a longer --timeout"
             )
-        sleep(_RETRY_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def find_coordinator(admin: AdminConnection, group_id: str, deadline: Deadline) -> int:
@@ -142,37 +137,20 @@ def _new_member_id(
 def _join(
     admin: AdminConnection, coordinator: int, group: Group, member_id: str, deadline: Deadline
 ) -> Any:
-    from kafka.protocol.consumer.group import JoinGroupRequest as Request
-
-    request = Request(
-        group_id=group.id,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
-        member_id=member_id,
-        group_instance_id=None,
-        protocol_type=CONSUMER,
-        protocols=[
-            Request.JoinGroupRequestProtocol(name=group.protocol, metadata=EMPTY_SUBSCRIPTION)
-        ],
-        reason="rackward groups rebalance",
-        min_version=4,
+    request = join_request(
+        group.id,
+        member_id,
+        [(group.protocol, EMPTY_SUBSCRIPTION)],
+        session_seconds=SESSION_SECONDS,
+        rebalance_seconds=SESSION_SECONDS,
+        reason=_REASON,
     )
     operation = f"requesting a rebalance of group {group.id}"
     return admin.send(operation, request, node=coordinator, deadline=deadline)
 
 
 def _leave(admin: AdminConnection, coordinator: int, group: Group, member_id: str) -> None:
-    from kafka.protocol.consumer.group import LeaveGroupRequest as Request
-
-    request = Request(
-        group_id=group.id,
-        member_id=member_id,
-        members=[
-            Request.MemberIdentity(
-                member_id=member_id, group_instance_id=None, reason="rackward groups rebalance"
-            )
-        ],
-    )
+    request = leave_request(group.id, [(member_id, None)], _REASON)
     operation = f"requesting a rebalance of group {group.id}"
     code = admin.send(operation, request, node=coordinator).error_code
     if code not in (0, _UNKNOWN_MEMBER):

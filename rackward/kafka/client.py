@@ -107,16 +107,11 @@ def connect(
     return AdminConnection(client, ",".join(settings["bootstrap_servers"]), timeout)
 
 
-class _NoControllerError(kafka_errors.KafkaError):  # type: ignore[misc]
-    """The metadata names no controller."""
-
-
 class _NotSentError(kafka_errors.KafkaTimeoutError):  # type: ignore[misc]
     """The deadline had expired before the request was sent."""
 
 
 _RETRIABLE = (
-    _NoControllerError,
     kafka_errors.KafkaConnectionError,
     kafka_errors.NodeNotReadyError,
     kafka_errors.UnknownBrokerIdError,
@@ -137,7 +132,6 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
 
     def __init__(self, client: Any, bootstrap_servers: str, timeout: float) -> None:
         self._client = client
-        self._controller: int | None = None
         self.bootstrap_servers = bootstrap_servers
         self.timeout = timeout
         self.guard: Guard | None = None
@@ -205,24 +199,18 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
     def send_to_controller(
         self, operation: str, request: Any, deadline: Deadline | None = None
     ) -> Any:
-        """Send a request to the controller and return its response.
+        """Send a request to any broker, which forwards it to the controller; return the response.
 
-        With KRaft the metadata names any broker, which forwards the request. It is sent again if
-        the controller has moved. Raises AdminError; see `send`.
+        It is sent again while the controller moves. Raises AdminError; see `send`.
         """
         until = deadline or self.deadline()
-
-        async def send() -> Any:
-            return await self._send(request, await self._find_controller(until), until)
-
-        while True:
-            response = self._retry(operation, send, until)
-            if NOT_CONTROLLER not in _error_codes(response):
-                return response
-            self._controller = None
+        while NOT_CONTROLLER in _error_codes(
+            response := self.send(operation, request, deadline=until)
+        ):
             if not until.remaining:
                 raise from_code(operation, "", NOT_CONTROLLER)
             time.sleep(_RETRY_SECONDS)
+        return response
 
     def call(self, operation: str, function: Callable[[Any], Result]) -> Result:
         """Return what ``function`` returns for kafka-python's own KafkaAdminClient.
@@ -260,8 +248,6 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
                 return result
             except _RETRIABLE as error:
                 failure = failure if failure and isinstance(error, _NotSentError) else error
-                # The broker that failed may have been the controller.
-                self._controller = None
                 if "CERTIFICATE_VERIFY_FAILED" in str(error) or not deadline.remaining:
                     raise _deadline_error(operation, failure, deadline) from error
                 if isinstance(error, kafka_errors.UnknownBrokerIdError):
@@ -271,17 +257,6 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
             except kafka_errors.KafkaError as error:
                 raise wrap(operation, error) from error
             time.sleep(min(_RETRY_SECONDS, deadline.remaining))
-
-    async def _find_controller(self, deadline: Deadline) -> int:
-        from kafka.protocol.metadata import MetadataRequest
-
-        if self._controller is None:
-            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-            controller = int((await self._send(request, None, deadline)).controller_id)
-            if controller < 0:
-                raise _NoControllerError
-            self._controller = controller
-        return self._controller
 
 
 def _open_client(settings: Mapping[str, Any], seconds: float) -> Any:
@@ -320,10 +295,6 @@ def _deadline_error(operation: str, error: Exception, deadline: Deadline) -> Adm
     if isinstance(error, _NotSentError):
         return AdminTimeoutError(
             f"{operation}: not sent, since its time of {deadline.seconds:g} s was over"
-        )
-    if isinstance(error, _NoControllerError):
-        return AdminTimeoutError(
-            f"the cluster has had no controller for {deadline.seconds:g} s: check its quorum"
         )
     if isinstance(error, kafka_errors.RequestTimedOutError | kafka_errors.KafkaTimeoutError):
         return AdminTimeoutError(

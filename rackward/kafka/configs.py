@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
+
+from kafka.admin import AlterConfigOp, ConfigResourceType
 
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import UNKNOWN_TOPIC, AdminError, UnauthorizedError, from_code
@@ -12,43 +13,27 @@ from rackward.kafka.metadata import batches
 from rackward.units import Deadline
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-_REPLICA_SELECTOR = "replica.selector.class"
+REPLICA_SELECTOR = "replica.selector.class"
 _MAX_CHANGED_PER_REQUEST = 200
-
-
-class ResourceType(IntEnum):
-    """Types of resources that have a configuration, with the protocol's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
 
 
 class ConfigResource(NamedTuple):
     """A topic, a broker (its id as text), or the defaults of all brokers (no name)."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
 
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
 """The cluster-wide default of dynamic broker settings. Any broker accepts changes of it; a change
 of one broker's own settings is accepted by that broker only, so not while it is down."""
-
-
-class ConfigOp(IntEnum):
-    """Operations of IncrementalAlterConfigs, with the protocol's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):
     """One change; APPEND and SUBTRACT split ``value`` at its commas."""
 
     key: str
-    op: ConfigOp
+    op: AlterConfigOp
     value: str | None = None
 
 
@@ -94,7 +79,9 @@ def alter_configs(
             response = admin.send(operation, request, node=node, deadline=deadline)
         for result in response.responses:
             if result.error_code:
-                failed = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                failed = ConfigResource(
+                    ConfigResourceType(result.resource_type), result.resource_name
+                )
                 refused[failed] = from_code(
                     f"{operation} of {failed.name or 'all brokers'}",
                     request.name,
@@ -139,7 +126,7 @@ def read_visible_topic_configs(
     hidden: dict[str, UnauthorizedError] = {}
     for names in batches(sorted(topics)):
         results, errors = describe_configs(
-            admin, operation, ResourceType.TOPIC, names, keys, node=broker, deadline=until
+            admin, operation, ConfigResourceType.TOPIC, names, keys, node=broker, deadline=until
         )
         configs.update((name, _values(each)) for name, each in results.items())
         for name, error in errors.items():
@@ -158,7 +145,7 @@ def read_broker_configs(
     """
     name, operation = str(broker), f"reading the configuration of broker {broker}"
     results, errors = describe_configs(
-        admin, operation, ResourceType.BROKER, [name], keys, node=broker, deadline=deadline
+        admin, operation, ConfigResourceType.BROKER, [name], keys, node=broker, deadline=deadline
     )
     raise_first(errors)
     return _values(results.get(name, {}))
@@ -172,11 +159,6 @@ def read_default_min_isr(
     return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
 
 
-def read_replica_selector(admin: AdminConnection, broker: int) -> str:
-    """Return replica.selector.class, empty if it is not set; see `read_broker_configs`."""
-    return read_broker_configs(admin, broker, [_REPLICA_SELECTOR]).get(_REPLICA_SELECTOR, "")
-
-
 def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
     """Return topic to min.insync.replicas, from `read_topic_configs`; 1 where it is absent."""
     return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
@@ -185,7 +167,7 @@ def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
 def describe_configs(
     admin: AdminConnection,
     operation: str,
-    resource_type: ResourceType,
+    resource_type: ConfigResourceType,
     names: Collection[str],
     keys: Collection[str] | None,
     *,
@@ -219,7 +201,7 @@ def describe_configs(
             continue
         if result.error_code:
             errors[name] = from_code(
-                f"{operation}: {name}" if resource_type is ResourceType.TOPIC else operation,
+                f"{operation}: {name}" if resource_type is ConfigResourceType.TOPIC else operation,
                 request.name,
                 result.error_code,
                 result.error_message,
@@ -238,9 +220,9 @@ def raise_first(errors: Mapping[Any, AdminError]) -> None:
         raise error
 
 
-def _acl_resource(resource_type: ResourceType, name: str) -> str:
+def _acl_resource(resource_type: ConfigResourceType, name: str) -> str:
     """Return what a user needs a right on for the configuration of a resource."""
-    return name if resource_type is ResourceType.TOPIC else "the cluster"
+    return name if resource_type is ConfigResourceType.TOPIC else "the cluster"
 
 
 def _values(configs: Mapping[str, ConfigValue]) -> dict[str, str]:

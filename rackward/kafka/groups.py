@@ -1,4 +1,4 @@
-"""Consumer groups, their members and committed offsets, of the classic and the new protocol.
+"""Groups of all kinds, their members, what these read, and committed offsets.
 
 Each broker lists the groups that it coordinates, so a group is described by the broker that listed
 it. If the group has moved to another coordinator since, that one group is refused, not all.
@@ -7,8 +7,9 @@ it. If the group has moved to another coordinator since, that one group is refus
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from assignors.consumer_protocol import (
@@ -18,10 +19,15 @@ from assignors.consumer_protocol import (
 )
 from placement_core import TopicPartition
 from rackward.kafka.client import AdminConnection
-from rackward.kafka.errors import COORDINATOR_LOADING, AdminError, TooOldError, from_code
+from rackward.kafka.errors import COORDINATOR_LOADING, AdminError, from_code
 from rackward.units import Deadline
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+"""Types of groups, as brokers list them."""
+
+STREAMS_PROTOCOL = "stream"
+"""The protocol of Kafka Streams in classic groups, whose assignments have tasks."""
+
 OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
 """Rackward's assignors."""
 
@@ -41,14 +47,52 @@ MAX_METADATA_BYTES = 1 << 20
 
 _RETRY_SECONDS = 0.1
 
-_FIRST_VERSION_OF_SEVERAL_GROUPS = 8
-_LAST_VERSION_WITH_TOPIC_NAMES = 9
+_FIRST_VERSION_OF_SEVERAL_GROUPS, _LAST_VERSION_WITH_TOPIC_NAMES = 8, 9
+"""Versions of OffsetFetch."""
 
 Assignment = Mapping[str, Sequence[int]]
 """Topic to partitions."""
 
 CommittedOffsets = dict[str, dict[TopicPartition, int]]
 """Group to partition to the offset of the next record to consume."""
+
+
+class GroupKind(Enum):
+    """What a group is, from the type and the protocol type that brokers list."""
+
+    CLASSIC = "classic"
+    """Consumers of the classic protocol; one of them, the leader, assigns the partitions."""
+
+    CONSUMER = "consumer"
+    """Consumers of the new protocol (KIP-848); brokers assign the partitions."""
+
+    SHARE = "share"
+    """Share consumers (KIP-932); brokers assign, and a partition has one or more readers."""
+
+    STREAMS = "streams"
+    """Kafka Streams with group.protocol=streams (KIP-1071); brokers assign tasks."""
+
+    CONNECT = "connect"
+    """The workers of a Connect cluster: they share connectors, and read no partitions of topics.
+    The tasks of a sink connector are a CLASSIC group of their own, ``connect-NAME``."""
+
+    MANUAL = "manual"
+    """Only committed offsets: of consumers that assign partitions to themselves (``assign()``), or
+    set by a tool."""
+
+    OTHER = "other"
+    """Other clients of the classic protocol, such as schema registries, and types to come."""
+
+    @classmethod
+    def of(cls, type: str, protocol_type: str) -> GroupKind:
+        """Return the kind; both arguments as brokers list them, ``type`` in lower case."""
+        if type != CLASSIC:
+            return {CONSUMER: cls.CONSUMER, SHARE: cls.SHARE, STREAMS: cls.STREAMS}.get(
+                type, cls.OTHER
+            )
+        return {CONSUMER: cls.CLASSIC, "connect": cls.CONNECT, "": cls.MANUAL}.get(
+            protocol_type, cls.OTHER
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +108,11 @@ class ListedGroup:
     type: str = CLASSIC
     state: str = ""
 
+    @property
+    def kind(self) -> GroupKind:
+        """What the group is."""
+        return GroupKind.of(self.type, self.protocol_type)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
@@ -72,6 +121,10 @@ class GroupMember:
     ``host`` is the address that the broker sees; ``rack`` is the member's own, None if it sends
     none. ``can_send_rack`` is whether what it sends has a field for its rack; None if unknown.
     ``errors`` describe those parts of its metadata that could not be decoded.
+
+    ``assignment`` is what it reads. In a share group, other members may read the same partitions.
+    Of a member of a streams group, it is the partitions of its active tasks: those of the source
+    topics of their subtopologies. A task's number may exceed the partitions that a topic has.
     """
 
     id: str
@@ -89,10 +142,11 @@ class GroupMember:
 class Group:
     """A group with its members.
 
-    ``protocol`` is the name of its assignor, empty while it has none. ``generation`` is the epoch
-    of a group of the new protocol, None for a classic one. ``members`` are without those of
-    ``rackward lead``, which read nothing: these are ``waiting``, and ``leader`` is the one of them
-    that made the present assignment, None if another member did.
+    ``protocol`` is the name of its assignor, empty while it has none or if brokers do not tell it
+    (streams groups). ``generation`` is the epoch of a group that brokers assign, None for a classic
+    one. ``members`` are without those of ``rackward lead``, which read nothing: these are
+    ``waiting``, and ``leader`` is the one of them that made the present assignment, None if another
+    member did.
     """
 
     id: str
@@ -104,6 +158,11 @@ class Group:
     members: tuple[GroupMember, ...]
     leader: str | None = None
     waiting: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> GroupKind:
+        """What the group is."""
+        return GroupKind.of(self.type, self.protocol_type)
 
 
 def list_groups(
@@ -158,38 +217,71 @@ def describe_consumer_groups(
     return _describe(admin, broker, request, _parse_consumer_group, deadline)
 
 
+def describe_share_groups(
+    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
+) -> tuple[list[Group], dict[str, AdminError]]:
+    """Describe share groups (KIP-932); see `describe_classic_groups`."""
+    from rackward.kafka.messages import ShareGroupDescribeRequest
+
+    request = ShareGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
+    return _describe(admin, broker, request, _parse_share_group, deadline)
+
+
+def describe_streams_groups(
+    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
+) -> tuple[list[Group], dict[str, AdminError]]:
+    """Describe streams groups (KIP-1071); see `describe_classic_groups`."""
+    from rackward.kafka.messages import StreamsGroupDescribeRequest
+
+    request = StreamsGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
+    return _describe(admin, broker, request, _parse_streams_group, deadline)
+
+
+DESCRIBE = {
+    CLASSIC: describe_classic_groups,
+    CONSUMER: describe_consumer_groups,
+    SHARE: describe_share_groups,
+    STREAMS: describe_streams_groups,
+}
+"""The function that describes the groups of a type."""
+
+
+def describe_groups(
+    admin: AdminConnection,
+    broker: int,
+    listed: Iterable[ListedGroup],
+    deadline: Deadline | None = None,
+) -> tuple[list[Group], dict[str, AdminError]]:
+    """Describe groups of any kinds that ``broker`` coordinates, in one request per type.
+
+    Groups of other types than those of DESCRIBE are left out. Returns the groups, and group id to
+    error for the refused ones. Raises AdminError.
+    """
+    groups: list[Group] = []
+    refused: dict[str, AdminError] = {}
+    listed = tuple(listed)
+    for type, describe in DESCRIBE.items():
+        if ids := [each.id for each in listed if each.type == type]:
+            described, errors = describe(admin, broker, ids, deadline)
+            groups += described
+            refused |= errors
+    return groups, refused
+
+
 def read_committed_offsets(
     admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
 ) -> tuple[CommittedOffsets, dict[str, AdminError]]:
     """Read the committed offsets of groups that ``broker`` coordinates, for all their topics.
 
-    One request, or one for each group with brokers before Kafka 3.0. Offsets of open transactions
-    do not count. Returns the offsets, and group id to error for the refused groups. Raises
-    AdminError.
+    One request, which brokers have from Kafka 3.0 on. Offsets of open transactions do not count.
+    Returns the offsets, and group id to error for the refused groups. Raises AdminError.
     """
-    from kafka.protocol.consumer.group import OffsetFetchRequest as Request
-
     operation = f"reading committed offsets of broker {broker}'s groups"
-    request = Request(
-        groups=[Request.OffsetFetchRequestGroup(group_id=each, topics=None) for each in ids],
-        require_stable=False,
-        min_version=_FIRST_VERSION_OF_SEVERAL_GROUPS,
-        max_version=_LAST_VERSION_WITH_TOPIC_NAMES,
-    )
-    results: dict[str, Any]
-    try:
-        response = admin.send(operation, request, node=broker, deadline=deadline)
-        results = {each.group_id: each for each in response.groups}
-    except TooOldError:
-        results = {}
-        for each in ids:
-            single = Request(
-                group_id=each, topics=None, max_version=_FIRST_VERSION_OF_SEVERAL_GROUPS - 1
-            )
-            results[each] = admin.send(operation, single, node=broker, deadline=deadline)
+    response = admin.send(operation, offsets_request(ids), node=broker, deadline=deadline)
     offsets: CommittedOffsets = {}
     refused: dict[str, AdminError] = {}
-    for group, result in results.items():
+    for result in response.groups:
+        group = result.group_id
         if result.error_code:
             refused[group] = from_code(
                 f"reading committed offsets of group {group}",
@@ -198,13 +290,74 @@ def read_committed_offsets(
                 acl=f"Describe on group {group} and on its topics",
             )
         else:
-            offsets[group] = {
-                TopicPartition(topic.name, each.partition_index): each.committed_offset
-                for topic in result.topics
-                for each in topic.partitions
-                if not each.error_code and each.committed_offset >= 0
-            }
+            offsets[group] = parse_offsets(result)
     return offsets, refused
+
+
+def offsets_request(ids: Sequence[str]) -> Any:
+    """Return an OffsetFetch request for all topics of these groups."""
+    from kafka.protocol.consumer.group import OffsetFetchRequest as Request
+
+    return Request(
+        groups=[Request.OffsetFetchRequestGroup(group_id=each, topics=None) for each in ids],
+        require_stable=False,
+        min_version=_FIRST_VERSION_OF_SEVERAL_GROUPS,
+        max_version=_LAST_VERSION_WITH_TOPIC_NAMES,
+    )
+
+
+def parse_offsets(group: Any) -> dict[TopicPartition, int]:
+    """Return the offsets of one group of an OffsetFetch response."""
+    return {
+        TopicPartition(topic.name, each.partition_index): each.committed_offset
+        for topic in group.topics
+        for each in topic.partitions
+        if not each.error_code and each.committed_offset >= 0
+    }
+
+
+def join_request(
+    group: str,
+    member_id: str,
+    protocols: Sequence[tuple[str, bytes]],
+    *,
+    session_seconds: float,
+    rebalance_seconds: float,
+    reason: str,
+) -> Any:
+    """Return a JoinGroup request of a dynamic member that lists ``protocols``, as name and
+    subscription."""
+    from kafka.protocol.consumer.group import JoinGroupRequest as Request
+
+    return Request(
+        group_id=group,
+        session_timeout_ms=int(session_seconds * 1000),
+        rebalance_timeout_ms=int(rebalance_seconds * 1000),
+        member_id=member_id,
+        group_instance_id=None,
+        protocol_type=CONSUMER,
+        protocols=[
+            Request.JoinGroupRequestProtocol(name=name, metadata=metadata)
+            for name, metadata in protocols
+        ],
+        reason=reason or None,
+        # The first with member ids that are given before a member joins.
+        min_version=4,
+    )
+
+
+def leave_request(group: str, members: Sequence[tuple[str, str | None]], reason: str) -> Any:
+    """Return a LeaveGroup request for members, given as member id and instance id."""
+    from kafka.protocol.consumer.group import LeaveGroupRequest as Request
+
+    return Request(
+        group_id=group,
+        member_id=members[0][0],
+        members=[
+            Request.MemberIdentity(member_id=id, group_instance_id=instance, reason=reason or None)
+            for id, instance in members
+        ],
+    )
 
 
 def _parse_classic_member(
@@ -327,10 +480,23 @@ def _parse_consumer_group(group: Any) -> Group:
     )
 
 
+def _parse_share_group(group: Any) -> Group:
+    return Group(
+        id=group.group_id,
+        type=SHARE,
+        state=group.group_state,
+        protocol_type=SHARE,
+        protocol=group.assignor_name,
+        generation=group.group_epoch,
+        members=tuple(_parse_consumer_member(each) for each in group.members),
+    )
+
+
 def _parse_consumer_member(member: Any) -> GroupMember:
     return GroupMember(
         id=member.member_id,
-        instance_id=member.instance_id or None,
+        # Members of share groups have none.
+        instance_id=getattr(member, "instance_id", None) or None,
         client_id=member.client_id,
         host=member.client_host,
         rack=member.rack_id or None,
@@ -338,5 +504,43 @@ def _parse_consumer_member(member: Any) -> GroupMember:
         assignment={
             each.topic_name: tuple(each.partitions) for each in member.assignment.topic_partitions
         },
+        can_send_rack=True,
+    )
+
+
+def _parse_streams_group(group: Any) -> Group:
+    subtopologies = (group.topology.subtopologies if group.topology else None) or ()
+    sources = {
+        each.subtopology_id: (
+            *each.source_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+        )
+        for each in subtopologies
+    }
+    return Group(
+        id=group.group_id,
+        type=STREAMS,
+        state=group.group_state,
+        protocol_type=STREAMS,
+        protocol="",
+        generation=group.group_epoch,
+        members=tuple(_parse_streams_member(each, sources) for each in group.members),
+    )
+
+
+def _parse_streams_member(member: Any, sources: Mapping[str, Sequence[str]]) -> GroupMember:
+    """Return a member; ``sources`` are the topics that a subtopology reads."""
+    assignment: dict[str, tuple[int, ...]] = {}
+    for tasks in member.assignment.active_tasks:
+        for topic in sources.get(tasks.subtopology_id, ()):
+            assignment[topic] = (*assignment.get(topic, ()), *tasks.partitions)
+    return GroupMember(
+        id=member.member_id,
+        instance_id=member.instance_id or None,
+        client_id=member.client_id,
+        host=member.client_host,
+        rack=member.rack_id or None,
+        topics=frozenset(topic for topics in sources.values() for topic in topics),
+        assignment=assignment,
         can_send_rack=True,
     )

@@ -94,6 +94,14 @@ class ClusterState:
         """The names of the topics, sorted."""
         return tuple(sorted(self.topic_ids))
 
+    @property
+    def by_leader(self) -> dict[int, list[TopicPartition]]:
+        """Broker to the partitions that it leads, both sorted."""
+        led: dict[int, list[TopicPartition]] = {}
+        for tp, leader in sorted(self.view.known_leaders.items()):
+            led.setdefault(leader, []).append(tp)
+        return dict(sorted(led.items()))
+
     def with_reassignments(
         self, reassignments: Mapping[TopicPartition, Reassignment]
     ) -> ClusterState:

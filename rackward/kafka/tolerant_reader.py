@@ -6,23 +6,20 @@ unreachable once is not asked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from placement_core import TopicPartition
 from rackward.kafka.client import AdminConnection
-from rackward.kafka.configs import read_replica_selector
+from rackward.kafka.configs import REPLICA_SELECTOR, read_broker_configs
 from rackward.kafka.errors import AdminError, AdminTimeoutError, TooLargeError, UnreachableError
 from rackward.kafka.groups import (
-    CLASSIC,
-    CONSUMER,
+    DESCRIBE,
     CommittedOffsets,
     Group,
     ListedGroup,
-    describe_classic_groups,
-    describe_consumer_groups,
     list_groups,
     read_committed_offsets,
 )
@@ -132,17 +129,28 @@ class TolerantReader:
     def replica_selectors(self, brokers: Iterable[int]) -> dict[int, str]:
         """Return the replica.selector.class of each broker, empty if it is not set.
 
+        Brokers that cannot be read are missing, see `broker_configs`.
+        """
+        configs = self.broker_configs(brokers, [REPLICA_SELECTOR])
+        return {broker: values.get(REPLICA_SELECTOR, "") for broker, values in configs.items()}
+
+    def broker_configs(
+        self, brokers: Iterable[int], keys: Collection[str]
+    ) -> dict[int, dict[str, str]]:
+        """Return broker to key to effective value.
+
         Brokers that cannot be read are missing. After a refusal no more are asked: the right to
         read them is one for the cluster.
         """
-        selectors: dict[int, str] = {}
+        configs: dict[int, dict[str, str]] = {}
         for broker in brokers:
-            selector = self.request(broker, partial(read_replica_selector, self.admin, broker))
-            if selector is not None:
-                selectors[broker] = selector
+            read = partial(read_broker_configs, self.admin, broker, keys)
+            values = self.request(broker, read)
+            if values is not None:
+                configs[broker] = values
             elif broker not in self.unreachable:
                 break
-        return selectors
+        return configs
 
     def listed_groups(self, broker: int) -> list[ListedGroup]:
         """Return the groups that ``broker`` coordinates; none, with a fault, if it fails."""
@@ -153,14 +161,10 @@ class TolerantReader:
     ) -> Iterator[tuple[list[Group], Refused]]:
         """Yield groups with their members, and the refused ones.
 
-        Only those of ``listed`` that are classic or of the new protocol. The errors are not among
-        the faults.
+        Only those of ``listed`` whose type is one of DESCRIBE. The errors are not among the faults.
         """
-        for kind, describe in (
-            (CLASSIC, describe_classic_groups),
-            (CONSUMER, describe_consumer_groups),
-        ):
-            ids = [each.id for each in listed if each.type == kind]
+        for type, describe in DESCRIBE.items():
+            ids = [each.id for each in listed if each.type == type]
             request = partial(describe, self.admin, broker)
             yield from self.batches(broker, ids, request, GROUPS_PER_REQUEST)
 

@@ -1,12 +1,13 @@
 """Leading the consumer groups of other clients: assigning by rack for members of any language."""
 
-from rackward.lead.leader import GroupLeader, match_groups
+from rackward.lead.leader import GroupLeader, list_matched, match_groups
 from rackward.lead.led_group import STATES, LeadOptions, LeadStatus
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
     PROTOCOL_STRATEGIES,
     ProtocolStrategy,
     parse_protocols,
+    why_refused,
 )
 from rackward.lead.take_over import TakeOver, TakeOverPolicy
 
@@ -20,6 +21,8 @@ __all__ = [
     "ProtocolStrategy",
     "TakeOver",
     "TakeOverPolicy",
+    "list_matched",
     "match_groups",
     "parse_protocols",
+    "why_refused",
 ]

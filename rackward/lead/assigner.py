@@ -17,10 +17,11 @@ from typing import Any
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.group import Group, Members
 from assignors.group_leader import GroupContext, LogOnce, format_error, is_topic_name, sanitize
-from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.history import Assignment
+from assignors.group_leader.leadership import LeaderMoveMonitor
 from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import Rebalance, RebalanceResult
-from assignors.kafka_python.leading import read_metadata
+from assignors.group_leader.rebalance import Rebalance
+from assignors.kafka_python.coordinator import read_metadata
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Assignor, LeaderRacks, Member, Plan, WeightSource
 from rackward.groups.host_racks import HostRacks
@@ -110,7 +111,7 @@ class GroupAssigner:
         cluster: Any,
         deleted: frozenset[str],
         now: float,
-    ) -> RebalanceResult:
+    ) -> Assignment:
         """Return the assignments of ``joined`` for a ClusterMetadata of kafka-python.
 
         ``now`` is the time of the clock of `justifies_rebalance`. Never raises because of what a
@@ -123,19 +124,19 @@ class GroupAssigner:
         self._ownership = result.ownership
         self._monitor = self._monitors.get(protocol)
         if self._monitor is not None:
-            self._monitor.start(generation, joined, result, now)
+            assigned = None if result.withheld else result.assigned
+            self._monitor.start(generation, joined, assigned, leaders, now)
         self._partitions = _partition_counts(cluster, self.topics)
         self.previous = PreviousAssignment(
-            raw, {m.id: result.assignments.get(m.id, {}) for m in raw}, generation
+            raw, {m.id: result.assigned.get(m.id, {}) for m in raw}, generation
         )
-        latest = rebalance.history.latest(self.group)
         self.metrics = AssignmentMetrics(
             generation=generation,
             protocol=protocol,
             members=len(joined),
-            partitions=0 if latest is None else latest.partitions,
-            off_rack=None if latest is None else latest.off_rack,
-            optimum=None if latest is None else latest.optimum,
+            partitions=result.partitions,
+            off_rack=result.off_rack,
+            optimum=result.optimum,
             withheld=result.withheld,
         )
         return result

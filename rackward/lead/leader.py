@@ -18,12 +18,13 @@ from typing import Self
 
 from kafka import errors as kafka_errors
 
+from assignors.group_leader import format_list, sanitize
 from rackward.groups.readers import list_matching_groups
 from rackward.kafka import AdminConnection, AdminError, CredentialsError, read_state
-from rackward.kafka.groups import CLASSIC
+from rackward.kafka.groups import GroupKind, ListedGroup
 from rackward.lead.led_group import LeadOptions, LeadStatus, LedGroup
 from rackward.lead.member import LeadConnection
-from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE
+from rackward.lead.protocols import why_refused
 
 SCAN_SECONDS = 30.0
 """Seconds between two searches for groups that match a pattern."""
@@ -130,9 +131,12 @@ class GroupLeader:
     def _scan(self) -> None:
         """Add the groups that match a pattern, again and again."""
         failure: type[AdminError] | None = None
+        ignored: dict[str, str] = {}
         while not self._stopped.is_set():
             try:
-                self._add(match_groups(self._connection.admin, self._patterns))
+                matched = list_matched(self._connection.admin, self._patterns)
+                self._add(each.id for each in matched if each.kind is GroupKind.CLASSIC)
+                ignored = self._log_ignored(matched, ignored)
                 failure = None
             except AdminError as error:
                 if isinstance(error, CredentialsError):
@@ -145,6 +149,22 @@ class GroupLeader:
                 if not self._stopped.is_set():
                     raise
             self._stopped.wait(SCAN_SECONDS)
+
+    def _log_ignored(
+        self, matched: Iterable[ListedGroup], before: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Log the groups that are matched and cannot be led, a line per reason, if there are more
+        than ``before``; return them with the reasons."""
+        ignored = {}
+        for group in matched:
+            reason = why_refused(group.kind, group.protocol_type, "", self._options.protocols)
+            if reason is not None and group.id not in self._groups:
+                ignored[group.id] = reason
+        if ignored.keys() - before.keys():
+            for reason in sorted(set(ignored.values())):
+                names = sorted(name for name, why in ignored.items() if why == reason)
+                log.info("not led: groups=%s reason=%s", format_list(names), sanitize(reason, 300))
+        return ignored
 
     async def _leave(self) -> None:
         leaving = [self._connection.start(group.leave) for group in self._groups.values()]
@@ -160,13 +180,21 @@ def match_groups(admin: AdminConnection, patterns: Collection[str]) -> list[str]
     A pattern matches classic groups of consumers that have members. Raises AdminError.
     """
     names = {pattern for pattern in patterns if "*" not in pattern}
+    listed = list_matched(admin, patterns)
+    return sorted(names.union(each.id for each in listed if each.kind is GroupKind.CLASSIC))
+
+
+def list_matched(admin: AdminConnection, patterns: Collection[str]) -> list[ListedGroup]:
+    """Return the groups of any kind with members that a pattern with ``*`` matches.
+
+    Raises AdminError.
+    """
     wild = [pattern for pattern in patterns if "*" in pattern]
-    if wild:
-        brokers = read_state(admin, (), reassignments=False).view.racks()
-        names.update(
-            group.id
-            for group in list_matching_groups(admin, brokers, wild, (CLASSIC,))
-            if group.protocol_type == CONSUMER_PROTOCOL_TYPE
-            and group.state.lower() not in ("empty", "dead")
-        )
-    return sorted(names)
+    if not wild:
+        return []
+    brokers = read_state(admin, (), reassignments=False).view.racks()
+    return [
+        group
+        for group in list_matching_groups(admin, brokers, wild)
+        if group.state.lower() not in ("empty", "dead")
+    ]

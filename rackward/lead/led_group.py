@@ -13,20 +13,27 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
 
-from assignors.assignment import NOTHING_ASSIGNED
-from assignors.consumer_protocol import NO_GENERATION, ConsumerProtocolError, SubscriptionReader
+from assignors.consumer_protocol import (
+    NO_GENERATION,
+    NOTHING_ASSIGNED,
+    ConsumerProtocolError,
+    SubscriptionReader,
+)
+from assignors.encoding import encode_assignment
 from assignors.group_leader import format_error, format_list, format_traceback, sanitize
-from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT, RebalanceResult
+from assignors.group_leader.history import Assignment
+from assignors.group_leader.rebalance import METADATA_TIMEOUT, REVOCATION_TIMEOUT
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
+from placement_core import TopicPartition
 from rackward.groups.host_racks import HostRacks
-from rackward.kafka.groups import LEADER_MARKER, leads_for_rackward
+from rackward.kafka.groups import LEADER_MARKER, GroupKind, leads_for_rackward
 from rackward.lead.assigner import AssignmentMetrics, GroupAssigner
 from rackward.lead.member import (
     COORDINATOR_ERRORS,
@@ -63,6 +70,10 @@ ID_TRIES = 64
 ALONE_SECONDS = 30.0
 """For which this is a member of a group without consumers; less than REBALANCE_SECONDS."""
 
+OFFSETS_SECONDS = 6.0
+"""For which a group without members is watched before it is joined: by default, clients commit
+offsets every 5 s."""
+
 RETRY_SECONDS = 1.0
 """Seconds after an error before the next attempt."""
 
@@ -82,6 +93,8 @@ If all of them rejoined in this time, one of them would lead with us in the grou
 """
 
 LEAVE_REASON = "the process that leads ends"
+
+MAX_REBALANCES = 60
 
 MAX_MISTAKES = 3
 """Times that another leader may assign partitions to us before we stay outside."""
@@ -114,6 +127,16 @@ class LeadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class LedRebalance:
+    """A rebalance that was led: when it ended, in UTC; the seconds since this member joined; and
+    the assignment that was made."""
+
+    at: datetime
+    seconds: float
+    metrics: AssignmentMetrics
+
+
+@dataclass(frozen=True, slots=True)
 class LeadStatus:
     """A group as its leader sees it.
 
@@ -132,6 +155,17 @@ class LeadStatus:
         How often members were removed to take the group over, and how often it was led after that.
     rebalancing_since
         When the rebalance began that has not ended, in UTC; None: none.
+    since
+        When the group got into this state, in UTC.
+    rebalances
+        The last MAX_REBALANCES that were led, the latest at the end.
+    missing
+        Instance ids, or client ids, of members that took part in the last assignment from which
+        nothing was withheld, and not in the present one.
+    last_error
+        The last error of a request or of this process, in words; empty: none.
+    cool_down_until
+        No member is removed before, in UTC.
     """
 
     group: str
@@ -143,6 +177,11 @@ class LeadStatus:
     take_overs: int = 0
     successful_take_overs: int = 0
     rebalancing_since: datetime | None = field(default=None, compare=False)
+    since: datetime = field(default_factory=lambda: datetime.now(UTC), compare=False)
+    rebalances: tuple[LedRebalance, ...] = ()
+    missing: tuple[str, ...] = ()
+    last_error: str = field(default="", compare=False)
+    cool_down_until: datetime | None = None
 
     @property
     def leads(self) -> bool:
@@ -154,6 +193,9 @@ class LeadStatus:
         """The age of the rebalance that has not ended; 0 if there is none."""
         since = self.rebalancing_since
         return 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
+
+
+_MANUAL = "commits of consumers that assign partitions to themselves would fail"
 
 
 class _Refused(Exception):
@@ -181,12 +223,14 @@ class LedGroup:
         self._names: dict[str, tuple[str, str | None]] = {}
         self._take_over = TakeOverState()
         self._removed: tuple[float, Counter[str]] | None = None
+        self._complete: Counter[str] = Counter()
         self._join_reason: str | None = "a member that assigns by rack joins"
         self._next_check = 0.0
         self._answered_at = 0.0
         self._failing_since: float | None = None
         self._warn_at = SLOW_REBALANCE_SECONDS
         self._alone_until: float | None = None
+        self._offsets: tuple[float, dict[TopicPartition, int]] | None = None
         self._revoke_by: float | None = None
         self._decide_again: float | None = None
         self._outside_until_empty = False
@@ -265,6 +309,7 @@ class LedGroup:
             self._log(
                 logging.ERROR, "leaving after %s\n%s", format_error(error), format_traceback(error)
             )
+            self.status = replace(self.status, last_error=format_error(error))
             self._set(OUTSIDE, "an unexpected error, see the log")
             await self._step_aside()
             return OUTSIDE_SECONDS
@@ -299,6 +344,7 @@ class LedGroup:
     def _on_failure(self, error: Exception) -> None:
         """Look the coordinator up again, and join again once it must have removed this member."""
         now = time.monotonic()
+        self.status = replace(self.status, last_error=format_error(error))
         if self._failing_since is None:
             self._failing_since = now
             self._log(logging.INFO, "retrying after %s", format_error(error))
@@ -326,6 +372,8 @@ class LedGroup:
         if (state, reason) != (self.status.state, self.status.reason):
             because = f" reason={sanitize(reason, 300)}" if reason else ""
             self._log(logging.INFO, "state=%s%s", state, because)
+        if state != self.status.state:
+            self.status = replace(self.status, since=datetime.now(UTC))
         since = self.status.rebalancing_since if state in (JOINING, REBALANCING) else None
         self.status = replace(self.status, state=state, reason=reason, rebalancing_since=since)
 
@@ -348,10 +396,10 @@ class LedGroup:
             self._check_leadable(described)
             consumers = [m for m in described.members if not leads_for_rackward(m.id)]
             if consumers:
-                self._alone_until = None
-            elif described.members or not self._may_be_alone(described):
+                self._alone_until = self._offsets = None
+            elif (why := await self._why_not_alone(described)) is not None:
                 self._on_answer()
-                self._set(OUTSIDE, "it has no consumers")
+                self._set(OUTSIDE, why)
                 return HEARTBEAT_SECONDS
             if consumers and not described.protocol:
                 # Brokers tell the protocol of a stable group only.
@@ -422,24 +470,31 @@ class LedGroup:
             self._join_reason = "an error after joining"
             raise
 
-    def _may_be_alone(self, group: DescribedGroup) -> bool:
-        """Return whether a group without members is joined, so that it is led from the first on.
+    async def _why_not_alone(self, group: DescribedGroup) -> str | None:
+        """Return why a group without consumers is not joined; None if it is, to lead it from the
+        first consumer on.
 
-        Once, and not one of committed offsets only: members make the commits of consumers that are
-        none (assign()) fail.
+        That is once, for ALONE_SECONDS. Consumers that assign partitions to themselves (assign())
+        are no members, and while a group has a member, their commits fail. So a group that never
+        had members is not joined, nor one whose offsets move within OFFSETS_SECONDS.
         """
-        never_had_members = group.state == "Empty" and not group.protocol_type
-        return not never_had_members and (
-            self._alone_until is None or time.monotonic() < self._alone_until
-        )
+        if group.kind is GroupKind.MANUAL and group.state == "Empty":
+            return f"it has committed offsets, and never had members: {_MANUAL}"
+        now = time.monotonic()
+        if group.members or (self._alone_until is not None and now >= self._alone_until):
+            return "it has no consumers"
+        offsets = {} if group.state == "Dead" else await self._member.committed_offsets()
+        first_at, first = self._offsets = self._offsets or (now, offsets)
+        if any(offset > first.get(tp, -1) for tp, offset in offsets.items()):
+            return f"it has no members, and its offsets move: {_MANUAL}"
+        if now - first_at < OFFSETS_SECONDS:
+            return "it has no consumers: watching whether its offsets move"
+        return None
 
     def _check_leadable(self, group: DescribedGroup) -> None:
         """Raise _Refused if the group's assignment cannot be made here."""
         reason = why_refused(
-            group.protocol_type,
-            group.protocol,
-            self._options.protocols,
-            new_protocol=group.new_protocol,
+            group.kind, group.protocol_type, group.protocol, self._options.protocols
         )
         if reason is not None:
             raise _Refused(reason)
@@ -472,7 +527,7 @@ class LedGroup:
         )
         cluster, deleted = await self._read_topics()
         now = time.monotonic()
-        result: RebalanceResult = await self._connection.in_worker(
+        result: Assignment = await self._connection.in_worker(
             lambda: self._assigner.assign(
                 joined.protocol, joined.generation, members, reading, cluster, deleted, now
             )
@@ -480,17 +535,25 @@ class LedGroup:
         others = [member for member in members if member.id != self._member.id]
         # Members that read nothing are not in the result.
         nothing = {member.id: NOTHING_ASSIGNED for member in others}
-        encoded = nothing | result.assignments.encode() | {self._member.id: LEADER_MARKER}
+        encoded = nothing | encode_assignment(result.assigned) | {self._member.id: LEADER_MARKER}
         await self._member.sync(encoded)
         self._others = {member.id: member.instance_id for member in others}
+        present = _stable_names(self._others)
+        missing = tuple((self._complete - present).elements())
+        if not result.withheld:
+            self._complete = present
         self._names = {m: self._names[m] for m in self._others if m in self._names}
         self._next_check = now + self._assigner.check_interval
         if result.withheld:
             self._revoke_by = now + REVOCATION_TIMEOUT
+        ended = datetime.now(UTC)
+        rebalance = LedRebalance(ended, self.status.rebalancing_seconds, self._assigner.metrics)
         self.status = replace(
             self.status,
-            last_rebalance=datetime.now(UTC),
+            last_rebalance=ended,
             assignments=self.status.assignments + 1,
+            rebalances=(*self.status.rebalances, rebalance)[-MAX_REBALANCES:],
+            missing=missing,
         )
         self._start_leading(self._assigner.metrics)
         if not result.withheld:
@@ -602,8 +665,14 @@ class LedGroup:
     async def _remove(self, decision: Decision, now: float) -> None:
         """Remove members, and remember who has to return."""
         self._take_over = self._take_over.removed(now)
-        self.status = replace(self.status, take_overs=self.status.take_overs + 1)
+        cool_down = timedelta(seconds=self._options.take_over.cool_down)
+        self.status = replace(
+            self.status,
+            take_overs=self.status.take_overs + 1,
+            cool_down_until=datetime.now(UTC) + cool_down,
+        )
         self._removed = now, _stable_names(self._others)
+        self._complete = self._removed[1]
         self._log(
             logging.WARNING,
             "removing members to take the group over: members=%s",

@@ -29,21 +29,31 @@ from kafka.cluster import ClusterMetadata
 from kafka.future import Future
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
+from kafka.protocol.consumer.group import HeartbeatRequest, SyncGroupRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from assignors.consumer_protocol import NO_GENERATION
-from placement_core import RackwardError
+from placement_core import RackwardError, TopicPartition
 from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
 from rackward.kafka.client import client_settings
 from rackward.kafka.errors import UNKNOWN_TOPIC, wrap
-from rackward.kafka.groups import LEAD_CLIENT_ID
-from rackward.kafka.messages import ConsumerGroupDescribeRequest
+from rackward.kafka.groups import (
+    CLASSIC,
+    CONSUMER,
+    LEAD_CLIENT_ID,
+    SHARE,
+    STREAMS,
+    GroupKind,
+    join_request,
+    leave_request,
+    offsets_request,
+    parse_offsets,
+)
+from rackward.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
 from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE, RawMember, client_id_of
 
 SESSION_SECONDS = 10.0
@@ -278,14 +288,20 @@ class Joined:
 class DescribedGroup:
     """A group as its coordinator describes it; ``state`` as brokers write it ("Stable").
 
-    Members have metadata and an assignment in a stable group only.
+    Members have metadata and an assignment in a stable group only. Those of another type than
+    classic are not described.
     """
 
     state: str
     protocol_type: str
     protocol: str
     members: tuple[RawMember, ...]
-    new_protocol: bool = False
+    type: str = CLASSIC
+
+    @property
+    def kind(self) -> GroupKind:
+        """What the group is."""
+        return GroupKind.of(self.type, self.protocol_type)
 
 
 class GroupMember:
@@ -409,16 +425,7 @@ class GroupMember:
 
         Members that have left by themselves are no error.
         """
-        request = LeaveGroupRequest(
-            group_id=self.group,
-            member_id=members[0][0],
-            members=[
-                LeaveGroupRequest.MemberIdentity(
-                    member_id=member_id, group_instance_id=instance_id, reason=reason or None
-                )
-                for member_id, instance_id in members
-            ],
-        )
+        request = leave_request(self.group, members, reason)
         response = await self._connection.send(await self.coordinator(), request)
         _check(response.error_code)
 
@@ -432,12 +439,14 @@ class GroupMember:
     async def describe(self) -> DescribedGroup:
         """Return the group; one that does not exist is ``Dead``. Raises KafkaError."""
         node = await self.coordinator()
-        if await self._uses_new_protocol(node):
-            return DescribedGroup("Stable", CONSUMER_PROTOCOL_TYPE, "", (), new_protocol=True)
         request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
         (group,) = (await self._connection.send(node, request)).groups
-        if group.error_code == kafka_errors.GroupIdNotFoundError.errno:
-            return DescribedGroup("Dead", "", "", ())
+        # Brokers say so of groups of other types as well, up to 3.9 without an error.
+        if (
+            group.error_code == kafka_errors.GroupIdNotFoundError.errno
+            or group.group_state == "Dead"
+        ):
+            return DescribedGroup("Dead", "", "", (), await self._find_type(node))
         _check(group.error_code)
         return DescribedGroup(
             state=group.group_state,
@@ -456,16 +465,32 @@ class GroupMember:
             ),
         )
 
-    async def _uses_new_protocol(self, node: int) -> bool:
-        request = ConsumerGroupDescribeRequest(
-            group_ids=[self.group], include_authorized_operations=False
+    async def _find_type(self, node: int) -> str:
+        """Return the type of a group that is not a classic one; CLASSIC if it does not exist."""
+        for type, request in (
+            (CONSUMER, ConsumerGroupDescribeRequest),
+            (SHARE, ShareGroupDescribeRequest),
+            (STREAMS, StreamsGroupDescribeRequest),
+        ):
+            with suppress(kafka_errors.IncompatibleBrokerVersion):
+                (group,) = (
+                    await self._connection.send(
+                        node, request(group_ids=[self.group], include_authorized_operations=False)
+                    )
+                ).groups
+                # Without Describe on its topics, a group is not described, but its type is known.
+                if group.error_code in (0, kafka_errors.TopicAuthorizationFailedError.errno):
+                    return type
+        return CLASSIC
+
+    async def committed_offsets(self) -> dict[TopicPartition, int]:
+        """Return the group's committed offsets. Raises KafkaError."""
+        response = await self._connection.send(
+            await self.coordinator(), offsets_request([self.group])
         )
-        try:
-            response = await self._connection.send(node, request)
-        except kafka_errors.IncompatibleBrokerVersion:
-            return False
         (group,) = response.groups
-        return not group.error_code
+        _check(group.error_code)
+        return parse_offsets(group)
 
     async def _send_join(
         self,
@@ -474,18 +499,13 @@ class GroupMember:
         seconds: float,
         reason: str = "",
     ) -> Any:
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=int(SESSION_SECONDS * 1000),
-            rebalance_timeout_ms=int(REBALANCE_SECONDS * 1000),
-            member_id=member_id,
-            group_instance_id=None,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocols=[
-                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
-                for name, metadata in protocols
-            ],
-            reason=reason or None,
+        request = join_request(
+            self.group,
+            member_id,
+            protocols,
+            session_seconds=SESSION_SECONDS,
+            rebalance_seconds=REBALANCE_SECONDS,
+            reason=reason,
         )
         return await self._connection.send_waiting(await self.coordinator(), request, seconds)
 

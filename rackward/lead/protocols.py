@@ -42,11 +42,16 @@ from assignors.consumer_protocol import (
     SubscriptionReader,
     split_user_data,
 )
+from assignors.encoding import read_members as to_columns
 from assignors.group import Members
 from assignors.model import Assignor
-from assignors.subscriptions import read_members as to_columns
 from placement_core import InvalidOptionError
-from rackward.kafka.groups import RACK_AFFINITY, read_affinity_rack
+from rackward.kafka.groups import (
+    RACK_AFFINITY,
+    STREAMS_PROTOCOL,
+    GroupKind,
+    read_affinity_rack,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +104,6 @@ that member. So we are no member of such a group while another member leads it.
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
-STREAMS_PROTOCOL = "stream"
-"""The protocol of Kafka Streams, whose assignment carries tasks and not only partitions."""
-
 
 def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, ProtocolStrategy]:
     """Return DEFAULT_PROTOCOLS and those that ``NAME=STRATEGY`` adds or changes.
@@ -117,9 +119,7 @@ def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, ProtocolStra
                 f" {', '.join(PROTOCOL_STRATEGIES)}"
             )
         if name == STREAMS_PROTOCOL:
-            raise InvalidOptionError(
-                f"{option} {pair}: {REFUSED_STREAMS}; rackward leaders plan serves every protocol"
-            )
+            raise InvalidOptionError(f"{option} {pair}: {REFUSED_STREAMS}; {_PLAN}")
         protocols[name] = PROTOCOL_STRATEGIES[strategy]
     return protocols
 
@@ -128,29 +128,39 @@ REFUSED_STREAMS = "the assignment of Kafka Streams has tasks, which only Streams
 
 
 def why_refused(
-    protocol_type: str, protocol: str, known: Collection[str], *, new_protocol: bool
+    kind: GroupKind, protocol_type: str, protocol: str, known: Collection[str]
 ) -> str | None:
     """Return why a group's assignment cannot be made here, and what helps; None if it can.
 
     ``protocol_type`` and ``protocol`` are empty if brokers do not tell them; ``known`` are the
     protocols that are answered.
     """
-    alternative = "rackward leaders plan serves every protocol"
-    if new_protocol:
-        return (
-            "brokers assign the groups of the new protocol (group.protocol=consumer);"
-            f" {alternative}"
-        )
-    if protocol_type not in ("", CONSUMER_PROTOCOL_TYPE):
-        return f"it is a group of type {protocol_type}, not of consumers; {alternative}"
+    if kind in _REFUSED_KINDS:
+        return _REFUSED_KINDS[kind].format(protocol_type=protocol_type, plan=_PLAN)
     if protocol == STREAMS_PROTOCOL:
-        return f"{REFUSED_STREAMS}; {alternative}"
+        return f"{REFUSED_STREAMS}; {_PLAN}"
     if protocol and protocol not in known:
         return (
             f"its assignor is {protocol}, which is not known here: if its members apply any"
-            f" assignment, add --protocol {protocol}=STRATEGY; {alternative}"
+            f" assignment, add --protocol {protocol}=STRATEGY; {_PLAN}"
         )
     return None
+
+
+_PLAN = "rackward leaders plan moves leaders to its members"
+
+_REFUSED_KINDS = {
+    GroupKind.CONSUMER: (
+        "brokers assign the groups of the new protocol (group.protocol=consumer); {plan}"
+    ),
+    GroupKind.SHARE: "brokers assign share groups; {plan}",
+    GroupKind.STREAMS: "brokers assign the tasks of streams groups; {plan}",
+    GroupKind.CONNECT: (
+        "it has the workers of a Connect cluster, which read no partitions; the group of a sink"
+        " connector, connect-NAME, can be led"
+    ),
+    GroupKind.OTHER: "it is a group of type {protocol_type}, not of consumers",
+}
 
 
 def listed_protocols(protocols: Iterable[str], in_use: str | None) -> list[tuple[str, bytes]]:

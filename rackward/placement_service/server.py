@@ -1,13 +1,8 @@
 """The placement service: serves ``create_replica_placement`` of KIP-879 on a port of its own.
 
 One event loop serves all connections; placements run in a few threads beside it, since a placer
-may block. A connection carries one request after the other and has a time limit for each step.
-
-The number of connections is limited, and peers that send nothing must not keep others out. A new
-connection beyond the limit evicts the one that has been in its state for the longest time: a
-client that has a request sends it at once. A connection whose placement is in progress is never
-evicted; if that is so for all, the new connection is closed. So that one peer cannot bring that
-about, the placements in progress of each IP address are limited, too.
+may block. A connection carries one request after the other and has a time limit for each step. The
+number of connections is limited, in all and of one IP address; one more is closed at once.
 """
 
 from __future__ import annotations
@@ -25,7 +20,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from placement_core import InvalidOptionError
 from rackward.placement_service.handler import (
@@ -53,26 +47,15 @@ from rackward.units import Deadline
 MAX_FRAME_BYTES = 16 * 1024
 """Of a request: room for 4,000 broker ids."""
 
-MAX_CONNECTIONS = 256
-"""Open at a time. One more evicts the connection that has been idle longest."""
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER = 256, 32
+"""Open at a time, in all and of one IP address."""
 
-IDLE_SECONDS = 60.0
-"""Between requests."""
-
-HANDSHAKE_SECONDS = 10.0
-"""For TLS."""
-
-FRAME_SECONDS = 10.0
-"""From a request's first byte to its last."""
-
-RESPONSE_SECONDS = 10.0
-"""For the peer to receive its response."""
+STEP_SECONDS = 10.0
+"""For TLS; between requests; from a request's first byte to its last; and for the peer to receive
+its response."""
 
 CONCURRENT_PLACEMENTS = 2
 """Placements in progress; others wait."""
-
-MAX_PLACEMENTS_PER_PEER = 16
-"""Placements in progress and waiting, of one IP address."""
 
 PLACEMENT_SECONDS = 30.0
 """For one placement, including its wait, unless the request allows less."""
@@ -102,11 +85,8 @@ class ServiceMetrics:
     """Metrics of a service at one moment, with their help. All but ``open_...`` are counters."""
 
     open_connections: int = _metric("Open connections of the placement service.")
-    connections: int = _metric("Accepted connections of the placement service.")
-    evicted_connections: int = _metric("Waiting connections closed to make room for a new one.")
-    refused_connections: int = _metric(
-        "New connections closed because all others were being answered."
-    )
+    connections: int = _metric("Connections that the placement service served.")
+    refused_connections: int = _metric("Connections closed at once because too many were open.")
     failed_handshakes: int = _metric(
         "TLS handshakes that failed, such as without a trusted certificate."
     )
@@ -162,32 +142,8 @@ class PlacementService:
                 await connections.close()
 
 
-class _State(Enum):
-    """What a connection is doing."""
-
-    ACCEPTED = auto()
-    WAITING = auto()
-    """For TLS, or for a complete request."""
-    PLACING = auto()
-    SENDING = auto()
-
-
-class _Connection:
-    """One client's connection; ``since`` is when its present state began."""
-
-    def __init__(self, peer: Address) -> None:
-        self.peer = peer
-        self.enter(_State.ACCEPTED)
-
-    def enter(self, state: _State) -> None:
-        self.state, self.since = state, time.monotonic()
-
-
 class _Connections:
-    """The connections of one listener, up to the limit, and their placements in progress.
-
-    ``counter`` counts under the names of ServiceMetrics.
-    """
+    """The connections of one listener; ``counter`` counts under the names of ServiceMetrics."""
 
     def __init__(
         self,
@@ -198,10 +154,10 @@ class _Connections:
     ) -> None:
         self._handler, self._context = handler, context
         self._counter, self._log = counter, log
-        self._tasks: dict[_Connection, asyncio.Task[None]] = {}
+        self._peers: dict[asyncio.Task[None], str] = {}
+        self._responding: set[asyncio.Task[None] | None] = set()
         self._closing = False
         self._slots = asyncio.Semaphore(CONCURRENT_PLACEMENTS)
-        self._placing: Counter[str] = Counter()
 
     async def accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled."""
@@ -221,82 +177,66 @@ class _Connections:
     async def close(self) -> None:
         """Close waiting connections at once, and others when they are done or out of time."""
         self._closing = True
-        tasks = set(self._tasks.values())
-        for connection, task in self._tasks.items():
-            if connection.state in (_State.ACCEPTED, _State.WAITING):
-                task.cancel()
+        tasks = set(self._peers)
+        for task in tasks - self._responding:
+            task.cancel()
         try:
             if tasks:
                 await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
             # Aborted transports are closed in the loop's next iteration.
             await asyncio.sleep(0)
 
     def _admit(self, accepted: socket.socket, peer: Address) -> None:
-        self._counter["connections"] += 1
-        if len(self._tasks) >= MAX_CONNECTIONS and not self._evict():
+        of_peer = sum(host == peer.host for host in self._peers.values())
+        if len(self._peers) >= MAX_CONNECTIONS or of_peer >= MAX_CONNECTIONS_PER_PEER:
             self._counter["refused_connections"] += 1
             self._log.warn(
                 "refused",
-                f"connection refused: peer={peer}: all {MAX_CONNECTIONS} connections wait for "
-                "placements",
+                f"connection refused: peer={peer}: {len(self._peers)} connections are open, "
+                f"{of_peer} of this address",
             )
             accepted.close()
             return
-        connection = _Connection(peer)
+        self._counter["connections"] += 1
+        self._counter["open_connections"] += 1
+        task = asyncio.create_task(self._serve(accepted, peer))
+        self._peers[task] = peer.host
 
         def on_done(_: asyncio.Task[None]) -> None:
-            self._tasks.pop(connection, None)
+            del self._peers[task]
             self._counter["open_connections"] -= 1
-            if connection.state is _State.ACCEPTED:
-                # The task was cancelled before it started, so it has not closed the socket.
-                accepted.close()
+            # It is open if the task was cancelled before it started.
+            accepted.close()
 
-        task = asyncio.create_task(self._serve(connection, accepted))
-        self._tasks[connection] = task
-        self._counter["open_connections"] += 1
         task.add_done_callback(on_done)
 
-    def _evict(self) -> bool:
-        """Close the connection that has been in its state longest; return whether there is one."""
-        candidates = [c for c in self._tasks if c.state is not _State.PLACING]
-        if not candidates:
-            return False
-        oldest = min(candidates, key=lambda connection: connection.since)
-        self._tasks.pop(oldest).cancel()
-        self._counter["evicted_connections"] += 1
-        self._log.warn(
-            "evicted",
-            f"connection evicted: peer={oldest.peer}: the limit of {MAX_CONNECTIONS} connections "
-            "is reached",
-        )
-        return True
-
-    async def _serve(self, connection: _Connection, accepted: socket.socket) -> None:
-        connection.enter(_State.WAITING)
+    async def _serve(self, accepted: socket.socket, peer: Address) -> None:
+        loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_BUFFER_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
-        peer, tls = connection.peer, self._context is not None
-        loop = asyncio.get_running_loop()
+        tls = self._context is not None
         try:
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+                ssl_handshake_timeout=STEP_SECONDS if tls else None,
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS if tls else None,
             )
         except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+            reason = str(reason).replace("_", " ").lower()
             self._counter["failed_handshakes"] += 1
-            self._log.warn("handshake", f"TLS handshake failed: peer={peer}: {_reason(error)}")
+            self._log.warn("handshake", f"TLS handshake failed: peer={peer}: {reason}")
             return
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
-            await self._serve_requests(connection, reader, writer)
+            await self._serve_requests(
+                peer, reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+            )
         except TimeoutError:
             self._counter["slow_connections"] += 1
             self._log.warn("slow", f"connection closed: peer={peer}: it took too long")
@@ -312,7 +252,7 @@ class _Connections:
             transport.abort()
 
     async def _serve_requests(
-        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, peer: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Serve requests until the peer has no more, or until the service stops.
 
@@ -321,23 +261,25 @@ class _Connections:
         """
         # So that `drain` returns only when the operating system has taken the whole response.
         writer.transport.set_write_buffer_limits(high=1, low=0)
+        task = asyncio.current_task()
         while not self._closing:
-            connection.enter(_State.WAITING)
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(STEP_SECONDS):
                 first = await reader.read(1)
             if not first:
                 break
-            async with asyncio.timeout(FRAME_SECONDS):
+            async with asyncio.timeout(STEP_SECONDS):
                 prefix = first + await reader.readexactly(LENGTH_BYTES - 1)
                 message = await reader.readexactly(frame_length(prefix, MAX_FRAME_BYTES))
-            connection.enter(_State.PLACING)
-            response = await self._respond(connection.peer, message)
-            connection.enter(_State.SENDING)
-            async with asyncio.timeout(RESPONSE_SECONDS):
-                writer.write(frame(response))
-                await writer.drain()
+            self._responding.add(task)
+            try:
+                response = await self._respond(peer, message)
+                async with asyncio.timeout(STEP_SECONDS):
+                    writer.write(frame(response))
+                    await writer.drain()
+            finally:
+                self._responding.discard(task)
         writer.close()
-        async with asyncio.timeout(RESPONSE_SECONDS):
+        async with asyncio.timeout(STEP_SECONDS):
             await writer.wait_closed()
 
     async def _respond(self, peer: Address, message: bytes) -> bytes:
@@ -346,28 +288,10 @@ class _Connections:
         if isinstance(request, bytes):
             self._counter["requests"] += 1
             return request
-        if self._placing[peer.host] >= MAX_PLACEMENTS_PER_PEER:
-            response = error_response(
-                request,
-                ServiceRefusedError(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                    f"{MAX_PLACEMENTS_PER_PEER} placements of this client's address are in "
-                    "progress: wait for one",
-                ),
-            )
-        else:
-            self._placing[peer.host] += 1
-            try:
-                response = await self._place(request)
-            finally:
-                self._placing[peer.host] -= 1
-                if not self._placing[peer.host]:
-                    del self._placing[peer.host]
+        response = await self._place(request)
         self._counter["requests"] += 1
-        if response.error is None:
-            self._counter["placements"] += 1
-        else:
-            self._counter["failed_placements"] += 1
+        self._counter["placements" if response.error is None else "failed_placements"] += 1
+        if response.error is not None:
             self._log.warn(
                 "placement", f"placement failed: peer={peer}: {response.error}", response.exception
             )
@@ -541,8 +465,3 @@ def _address(name: object) -> Address:
         case (str(host), int(port), *_):
             return Address(host, port)
     return Address("?", 0)
-
-
-def _reason(error: OSError) -> str:
-    reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
-    return str(reason).replace("_", " ").lower()

@@ -19,8 +19,9 @@ from rackward.reassignment.progress import (
     EventHandler,
     ExecutionResult,
     PartitionFailed,
+    PartitionState,
     ReassignmentsCancelled,
-    leads_to,
+    partition_state,
 )
 from rackward.reassignment.throttle import remove_throttle
 
@@ -70,16 +71,17 @@ class Cancellation:
         back: dict[TopicPartition, Move] = {}
         in_progress = set()
         for move in moves:
-            tp, replicas = move.partition, state.view.replicas.get(move.partition)
-            reassignment = reassignments.get(tp)
-            if reassignment is not None:
-                if leads_to(reassignment, move.after) or _never_completes(reassignment, move):
+            tp = move.partition
+            match partition_state(move, state):
+                case PartitionState.IN_PROGRESS:
                     in_progress.add(tp)
-                    back[tp] = move.reversed()
-            elif replicas not in (None, move.before, move.after) and (
-                set(replicas or ()) == set(move.before)
-            ):
-                back[tp] = move.reversed()
+                case PartitionState.OTHER_TARGET if _never_completes(state.reassignments[tp], move):
+                    in_progress.add(tp)
+                case PartitionState.UNEXPECTED if set(state.view.replicas[tp]) == set(move.before):
+                    pass
+                case _:
+                    continue
+            back[tp] = move.reversed()
         return cls(back, frozenset(in_progress), frozenset(reassignments.keys() - in_progress))
 
 

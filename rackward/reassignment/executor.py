@@ -32,7 +32,7 @@ from rackward.kafka import (
     read_state,
 )
 from rackward.kafka.reassignments import elect_preferred_leaders, reassign
-from rackward.reassignment.plan import NO_LIMITS, BatchLimits
+from rackward.reassignment.plan import NO_LIMITS, BatchLimits, bytes_to_copy
 from rackward.reassignment.progress import (
     PROPAGATION_SECONDS,
     BatchStarted,
@@ -162,7 +162,7 @@ class Executor:
         However the run ends, the throttle is removed and partitions that are still in progress
         are emitted. Raises AdminError if the cluster does not respond for too long.
         """
-        state, reassignments = self._cluster.describe(_topics(self._moves))
+        state, _ = self._cluster.describe(_topics(self._moves))
         states = partition_states(self._moves.values(), state)
         completed = partitions_in(states, PartitionState.COMPLETED)
         in_progress = partitions_in(states, PartitionState.IN_PROGRESS)
@@ -185,7 +185,7 @@ class Executor:
                 in_progress=len(in_progress),
                 completed=len(completed),
                 batches=self._batch_count,
-                bytes=_total_bytes(batches),
+                bytes=bytes_to_copy((self._moves[tp] for tp in pending), self._sizes),
             )
         )
         copying = any(self._moves[tp].adding for tp in (*pending, *in_progress))
@@ -194,8 +194,7 @@ class Executor:
             with throttled(
                 self._cluster.throttle,
                 rate,
-                state,
-                reassignments,
+                state.view.racks(),
                 self._others,
                 self._emit,
                 self._clock,
@@ -273,20 +272,18 @@ class Executor:
         ready: dict[TopicPartition, Move] = {}
         failures: dict[TopicPartition, str] = {}
         for tp, now in partition_states(moves.values(), state).items():
-            match now:
-                case PartitionState.DELETED:
-                    failures[tp] = _DELETED
-                case PartitionState.UNEXPECTED:
-                    replicas = format_brokers(state.view.replicas[tp])
-                    failures[tp] = f"another client moved it to {replicas}"
-                case PartitionState.OTHER_TARGET if not self._options.allow_foreign:
-                    failures[tp] = _other_target(tp, state)
-                case PartitionState.NOT_STARTED if missing := missing_brokers(
-                    moves[tp], state, live
-                ):
-                    failures[tp] = f"not started: {_down(missing)}"
-                case _:
-                    ready[tp] = moves[tp]
+            move = moves[tp]
+            missing: tuple[int, ...] = ()
+            if now is PartitionState.NOT_STARTED:
+                missing = missing_brokers(move, state, live)
+            if missing:
+                failures[tp] = f"not started: {_down(missing)}"
+            elif now in (PartitionState.DELETED, PartitionState.UNEXPECTED) or (
+                now is PartitionState.OTHER_TARGET and not self._options.allow_foreign
+            ):
+                failures[tp] = _fault(tp, now, state)
+            else:
+                ready[tp] = move
         self._fail(failures)
         return ready
 
@@ -370,13 +367,9 @@ class Executor:
         self._meter.complete(completed)
         self._in_progress.difference_update(completed)
         idle = partitions_in(states, PartitionState.NOT_STARTED, PartitionState.UNEXPECTED)
+        failed = partitions_in(states, PartitionState.DELETED, PartitionState.OTHER_TARGET)
         failures = {
-            **dict.fromkeys(partitions_in(states, PartitionState.DELETED), _DELETED),
-            **{
-                tp: _other_target(tp, state)
-                for tp in partitions_in(states, PartitionState.OTHER_TARGET)
-            },
-            **{tp: _cancelled_reason(tp, state) for tp in detector.cancelled(now, idle)},
+            tp: _fault(tp, states[tp], state) for tp in (*failed, *detector.cancelled(now, idle))
         }
         self._fail(failures)
         live = state.view.racks()
@@ -418,29 +411,22 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[str]:
     return sorted({tp.topic for tp in partitions})
 
 
-_DELETED = "the topic was deleted"
-
-
-def _other_target(tp: TopicPartition, state: ClusterState) -> str:
-    return f"another client reassigned it to {format_brokers(state.reassignments[tp].target)}"
-
-
-def _total_bytes(batches: Iterable[Batch]) -> int | None:
-    total = 0
-    for batch in batches:
-        if batch.bytes is None:
-            return None
-        total += batch.bytes
-    return total
-
-
 def _down(brokers: Sequence[int]) -> str:
     return f"{format_brokers(brokers)} {'are' if len(brokers) > 1 else 'is'} down"
 
 
-def _cancelled_reason(tp: TopicPartition, state: ClusterState) -> str:
-    replicas = format_brokers(state.view.replicas.get(tp, ()))
-    return f"another client cancelled its reassignment: it is on {replicas}"
+def _fault(tp: TopicPartition, now: PartitionState, state: ClusterState) -> str:
+    """Return why a partition that is not completed fails."""
+    match now:
+        case PartitionState.DELETED:
+            return "the topic was deleted"
+        case PartitionState.IN_PROGRESS:
+            return "still in progress"
+        case PartitionState.OTHER_TARGET:
+            target = format_brokers(state.reassignments[tp].target)
+            return f"another client reassigned it to {target}"
+    replicas = format_brokers(state.view.replicas[tp])
+    return f"another client moved it, or cancelled its reassignment: it is on {replicas}"
 
 
 # Electing preferred leaders.
@@ -560,11 +546,3 @@ def _result(
         },
         throttle_leftovers=tuple(throttle_leftovers),
     )
-
-
-def _fault(tp: TopicPartition, state: PartitionState, cluster: ClusterState) -> str:
-    if state is PartitionState.DELETED:
-        return _DELETED
-    if state is PartitionState.IN_PROGRESS:
-        return "still in progress"
-    return f"on {format_brokers(cluster.view.replicas[tp])}"

@@ -118,6 +118,11 @@ class PlannedPartition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Topic and number."""
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def copies(self) -> int:
+        """The number of brokers that have to copy the partition."""
+        return len(set(self.after) - set(self.before))
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Moves, and the cluster that they were planned for.
@@ -197,24 +202,25 @@ def build_plan(
         topic_ids={
             topic: state.topic_ids[topic] for topic in sorted({m.partition.topic for m in moves})
         },
-        partitions=tuple(
-            PlannedPartition(
-                *move.partition,
-                move.before,
-                move.after,
-                view.leader(move.partition),
-                sizes.get(move.partition),
-            )
-            for move in moves
-        ),
+        partitions=planned_partitions(moves, view, sizes),
         localities=tuple(localities),
     )
 
 
-def view_after(view: ClusterView, moves: Iterable[Move]) -> ClusterView:
-    """Return the view after the moves. Its leaders are unknown: the cluster elects them."""
-    replicas = {**view.replicas, **{move.partition: move.after for move in moves}}
-    return replace(view, replicas=replicas, leaders=None)
+def planned_partitions(
+    moves: Iterable[Move], view: ClusterView, sizes: Mapping[TopicPartition, int]
+) -> tuple[PlannedPartition, ...]:
+    """Return the moves with what is known of their partitions."""
+    return tuple(
+        PlannedPartition(
+            *move.partition,
+            move.before,
+            move.after,
+            view.leader(move.partition),
+            sizes.get(move.partition),
+        )
+        for move in moves
+    )
 
 
 # The cost of moves.
@@ -237,8 +243,9 @@ class PlannedChange:
 
     @property
     def after(self) -> ClusterView:
-        """The view after the moves."""
-        return view_after(self.view, self.moves)
+        """The view after the moves. Its leaders are unknown: the cluster elects them."""
+        replicas = {**self.view.replicas, **{move.partition: move.after for move in self.moves}}
+        return replace(self.view, replicas=replicas, leaders=None)
 
     @property
     def min_copy_seconds(self) -> float | None:
@@ -263,16 +270,6 @@ class PlannedChange:
             return view
         replicas = {tp: row for tp, row in view.replicas.items() if tp.topic in self.topics}
         return replace(view, replicas=replicas, leaders=None)
-
-
-def count_copies(moves: Iterable[Move]) -> int:
-    """Return the number of replicas to copy."""
-    return sum(len(move.adding) for move in moves)
-
-
-def count_leader_changes(moves: Iterable[Move]) -> int:
-    """Return the number of partitions whose preferred leader changes."""
-    return sum(move.before[:1] != move.after[:1] for move in moves)
 
 
 def bytes_to_copy(moves: Iterable[Move], sizes: Mapping[TopicPartition, int]) -> int | None:

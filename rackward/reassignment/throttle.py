@@ -27,8 +27,10 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import astuple, dataclass, field
+
+from kafka.admin import AlterConfigOp as ConfigOp
+from kafka.admin import ConfigResourceType as ResourceType
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
@@ -36,10 +38,8 @@ from rackward.kafka.client import AdminConnection
 from rackward.kafka.configs import (
     ALL_BROKERS,
     ConfigChange,
-    ConfigOp,
     ConfigResource,
     ConfigValue,
-    ResourceType,
     alter_configs,
     describe_configs,
     raise_first,
@@ -54,7 +54,7 @@ from rackward.kafka.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from rackward.kafka.metadata import ClusterState, read_state
+from rackward.kafka.metadata import read_state
 from rackward.reassignment.progress import (
     BrokerThrottleFound,
     Clock,
@@ -89,7 +89,8 @@ Lists = Mapping[str, Mapping[str, str]]
 """Topic to key to list of replicas, as configured."""
 
 
-class Rates(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rates:
     """Bytes per second that a broker sends (``leader``) and receives (``follower``) for listed
     replicas; None: not set."""
 
@@ -117,7 +118,7 @@ class ThrottleMarker:
     @property
     def key(self) -> str:
         """The marker's configuration key."""
-        before = ("none" if rate is None else rate for rate in self.before)
+        before = ("none" if rate is None else rate for rate in astuple(self.before))
         return ".".join(map(str, ("rackward.throttle", self.rate, "before", *before)))
 
     @classmethod
@@ -159,7 +160,7 @@ class BrokerThrottle:
         if not self.markers:
             return []
         set_by_runs = {marker.rate for marker in self.markers}
-        rates = zip(RATES, self.rates, self.markers[0].before, strict=True)
+        rates = zip(RATES, astuple(self.rates), astuple(self.markers[0].before), strict=True)
         return [
             *(ConfigChange(marker.key, ConfigOp.DELETE) for marker in self.markers),
             *(
@@ -268,32 +269,32 @@ def remove_changes(
     of the partitions ``keep``. A list that would be left empty is deleted."""
     changes: dict[str, list[ConfigChange]] = {}
     for topic, values in lists.items():
-        for key in LISTS:
-            present = [entry for entry in values.get(key, "").split(",") if entry]
-            removed = [
-                entry
-                for entry in present
-                if (match := _MARKED_ENTRY.fullmatch(entry))
-                and TopicPartition(topic, int(match[1])) not in keep
-            ]
-            if not removed:
-                continue
-            change = (
-                ConfigChange(key, ConfigOp.DELETE)
-                if len(removed) == len(present)
-                else ConfigChange(key, ConfigOp.SUBTRACT, ",".join(removed))
-            )
-            changes.setdefault(topic, []).append(change)
+        for key, text in values.items():
+            marked = _marked_entries(topic, text)
+            removed = [entry for entry, partition in marked.items() if partition not in keep]
+            if len(removed) == len(text.split(",")):
+                changes.setdefault(topic, []).append(ConfigChange(key, ConfigOp.DELETE))
+            elif removed:
+                change = ConfigChange(key, ConfigOp.SUBTRACT, ",".join(removed))
+                changes.setdefault(topic, []).append(change)
     return changes
 
 
 def marked_partitions(lists: Lists) -> set[TopicPartition]:
     """Return the partitions that have marked entries."""
     return {
-        TopicPartition(topic, int(match[1]))
+        partition
         for topic, values in lists.items()
-        for key in LISTS
-        for entry in values.get(key, "").split(",")
+        for text in values.values()
+        for partition in _marked_entries(topic, text).values()
+    }
+
+
+def _marked_entries(topic: str, text: str) -> dict[str, TopicPartition]:
+    """Return the partition of each marked entry in a list."""
+    return {
+        entry: TopicPartition(topic, int(match[1]))
+        for entry in text.split(",")
         if (match := _MARKED_ENTRY.fullmatch(entry))
     }
 
@@ -488,8 +489,7 @@ class ReplicationThrottle:
 def throttled(
     throttle: ReplicationThrottle,
     rate: int | None,
-    state: ClusterState,
-    reassigning: Collection[TopicPartition],
+    brokers: Collection[int],
     others: Callable[[], Collection[TopicPartition]],
     emit: EventHandler,
     clock: Clock,
@@ -499,41 +499,36 @@ def throttled(
     """Throttle replication to ``rate`` for the ``with`` block; None: this run needs no throttle.
 
     If another run has set a throttle, its rate applies. With ``adopt`` that run was killed:
-    its throttle is adopted, or removed if ``rate`` is None. ``reassigning`` are all partitions
-    that are being reassigned; ``others`` returns those of other runs, whose entries stay.
-    The throttle is removed at the end of the block, also after an exception. A failure to remove
-    it is emitted, not raised.
+    its throttle is removed first. ``brokers`` are the live ones; ``others`` returns the partitions
+    that other runs are reassigning, whose entries stay. The throttle is removed at the end of the
+    block, also after an exception. A failure to remove it is emitted, not raised.
     """
     found = throttle.read().markers
-    if rate is None:
-        if found and adopt and throttle.remove(others()):
+    if found and adopt:
+        keep = others()
+        throttle.remove(keep)
+        if not keep:
+            found = ()
             emit(ThrottleRemoved(leftover=True))
+    if rate is None:
         yield
         return
-    may_be_set = True
     try:
-        if found and not adopt:
+        if found:
             emit(ThrottleShared(found[0].rate))
         else:
-            if found:
-                throttle.release(state.topics, reassigning)
-            try:
-                throttle.set_rate(rate)
-            except (RefusedError, UnauthorizedError):
-                may_be_set = False
-                raise
+            throttle.set_rate(rate)
             emit(ThrottleSet(rate))
-        for broker, rates in throttle.broker_overrides(state.view.racks()).items():
+        for broker, rates in throttle.broker_overrides(brokers).items():
             emit(BrokerThrottleFound(broker, rates.leader, rates.follower))
         yield
     finally:
-        if may_be_set:
-            try:
-                remove_throttle(throttle, others, emit, clock)
-            except BaseException:
-                # A signal during the removal; the handler ignores further ones.
-                remove_throttle(throttle, others, emit, clock)
-                raise
+        try:
+            remove_throttle(throttle, others, emit, clock)
+        except BaseException:
+            # A signal during the removal; the handler ignores further ones.
+            remove_throttle(throttle, others, emit, clock)
+            raise
 
 
 def remove_throttle(

@@ -44,7 +44,10 @@ Faults
 from __future__ import annotations
 
 import http.client
+import os
+import signal
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +74,8 @@ with requires_extra("cluster"):
     import kafka  # noqa: F401
 from rackward.testing import admin
 from rackward.testing.admin import RunningBrokers
+from rackward.testing.kafka_jars import Progress
+from rackward.testing.processes import Processes
 
 START_TIMEOUT = 180.0
 """Seconds until brokers must serve: a start takes seconds on an idle machine, minutes on a
@@ -161,25 +166,25 @@ class Cluster(ABC):
     def kill_broker(self, broker_id: int) -> None:
         """Kill a running or paused broker with SIGKILL; return when its process is gone."""
         node = self._node(broker_id, NodeState.RUNNING, NodeState.PAUSED)
-        self._kill(node)
+        self._signal(node, signal.SIGKILL)
         node.state = NodeState.DEAD
 
     def stop_broker(self, broker_id: int) -> None:
         """Shut a broker down in a controlled way; return when its process is gone."""
         node = self._node(broker_id, NodeState.RUNNING)
-        self._stop(node)
+        self._signal(node, signal.SIGTERM)
         node.state = NodeState.DEAD
 
     def pause_broker(self, broker_id: int) -> None:
         """Freeze a broker's process: its sockets stay open and do not answer."""
         node = self._node(broker_id, NodeState.RUNNING)
-        self._pause(node)
+        self._signal(node, signal.SIGSTOP)
         node.state = NodeState.PAUSED
 
     def resume_broker(self, broker_id: int) -> None:
         """Continue a paused process."""
         node = self._node(broker_id, NodeState.PAUSED)
-        self._resume(node)
+        self._signal(node, signal.SIGCONT)
         node.state = NodeState.RUNNING
 
     def start_broker(self, broker_id: int) -> None:
@@ -191,7 +196,7 @@ class Cluster(ABC):
         try:
             self._start([node])
         except BaseException:
-            self._kill(node)
+            self._signal(node, signal.SIGKILL)
             node.state = NodeState.DEAD
             raise
 
@@ -238,13 +243,23 @@ class Cluster(ABC):
 
         Dead and paused brokers are left out.
         """
+        return self._bytes(jolokia.bytes_out)
+
+    def bytes_in(self) -> dict[tuple[str, int], int]:
+        """Return, by (client rack, broker id), the bytes received since the broker's start.
+
+        Dead and paused brokers are left out.
+        """
+        return self._bytes(jolokia.bytes_in)
+
+    def _bytes(self, read: Callable[..., dict[str, int]]) -> dict[tuple[str, int], int]:
         self._check_open()
-        sent = {}
+        found = {}
         for node in self._running_nodes():
-            by_listener = self._read_metric(node, jolokia.bytes_out)
+            by_listener = self._read_metric(node, read)
             for rack, listener in self._rack_listeners.items():
-                sent[rack, node.id] = by_listener.get(listener, 0)
-        return sent
+                found[rack, node.id] = by_listener.get(listener, 0)
+        return found
 
     def await_metadata(self) -> None:
         """Wait until every running broker has applied all metadata changes committed so far.
@@ -264,13 +279,13 @@ class Cluster(ABC):
 
     def log(self, broker_id: int) -> str:
         """Return everything that the broker has logged, including before restarts."""
-        return self._read_log(self._node(broker_id))
+        return self._read_log(self._node(broker_id).name)
 
     def close(self) -> None:
         """End all processes or containers and remove all files; no effect when repeated."""
         if not self._closed:
             self._closed = True
-            self._teardown()
+            self._finalizer()
 
     def __enter__(self) -> Self:
         return self
@@ -278,7 +293,19 @@ class Cluster(ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # What a subclass implements.
+    # What a subclass implements. A node's name is that of its process or container.
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Start the controllers of a new cluster."""
+
+    @abstractmethod
+    def _create_node(self, broker_id: int, rack: str | None) -> Node:
+        """Return a configured node with ports of its own, not started."""
+
+    @abstractmethod
+    def _remove_node(self, node: Node) -> None:
+        """End and remove a node that failed to start."""
 
     @abstractmethod
     def _launch(self, nodes: Sequence[Node]) -> None:
@@ -292,38 +319,46 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def _kill(self, node: Node) -> None:
-        """Kill the process; return when it is gone."""
+    def _signal(self, node: Node, number: signal.Signals) -> None:
+        """Kill, stop, pause or resume the process, as SIGKILL, SIGTERM, SIGSTOP and SIGCONT do.
+
+        After one of the first two, return when it is gone.
+        """
 
     @abstractmethod
-    def _stop(self, node: Node) -> None:
-        """Shut the process down in order; return when it is gone."""
-
-    @abstractmethod
-    def _pause(self, node: Node) -> None:
-        """Freeze the process."""
-
-    @abstractmethod
-    def _resume(self, node: Node) -> None:
-        """Continue a frozen process."""
-
-    @abstractmethod
-    def _create_node(self, broker_id: int, rack: str | None) -> Node:
-        """Return a configured node with ports of its own, not started."""
-
-    @abstractmethod
-    def _remove_node(self, node: Node) -> None:
-        """End and remove a node that failed to start."""
-
-    @abstractmethod
-    def _read_log(self, node: Node) -> str:
-        """Return all log output of the node."""
-
-    @abstractmethod
-    def _teardown(self) -> None:
-        """End and remove everything."""
+    def _read_log(self, name: str) -> str:
+        """Return all log output of a node."""
 
     # What subclasses share.
+
+    def _start_cluster(
+        self,
+        directory: str | os.PathLike[str] | None,
+        progress: Progress | None,
+        on_exit: Sequence[str] = (),
+    ) -> None:
+        """Start all nodes, again if another process takes one of their ports meanwhile.
+
+        ``on_exit`` is a command that removes what is left of them when the cluster is closed.
+        """
+        if progress is not None:
+            progress(f"starting {len(self._initial_racks)} brokers and a controller")
+        for attempt in range(1, START_ATTEMPTS + 1):
+            self._processes = Processes(directory, on_exit)
+            # Also closes a cluster that is garbage-collected without close().
+            self._finalizer = weakref.finalize(self, self._processes.close)
+            try:
+                self._open()
+                self._nodes = {
+                    broker_id: self._create_node(broker_id, rack)
+                    for broker_id, rack in enumerate(self._initial_racks)
+                }
+                self._start(list(self._nodes.values()))
+                return
+            except BaseException as error:
+                self._finalizer()
+                if not isinstance(error, PortTakenError) or attempt == START_ATTEMPTS:
+                    raise
 
     def _start(self, nodes: Sequence[Node]) -> None:
         """Start nodes and wait until all of them serve."""
@@ -364,12 +399,12 @@ class Cluster(ABC):
             raise BrokerError(
                 node.id,
                 f"does not answer at its Jolokia port {node.agent_port} ({error!r})",
-                self._read_log(node),
+                self._read_log(node.name),
                 "its process may have exited on its own",
             ) from error
 
     def _broker_error(self, node: Node, problem: str) -> ClusterError:
-        log = self._read_log(node)
+        log = self._read_log(node.name)
         if "Address already in use" in log:
             return PortTakenError(
                 f"node {node.id} {problem}: another process took one of its ports "

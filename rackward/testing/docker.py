@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -22,7 +22,7 @@ from rackward.testing.broker_config import (
     free_ports,
     new_uuid,
 )
-from rackward.testing.cluster import DEFAULT_RACKS, START_ATTEMPTS, Cluster, Node, NodeState
+from rackward.testing.cluster import DEFAULT_RACKS, Cluster, Node, NodeState
 from rackward.testing.errors import (
     BrokerError,
     DockerUnavailableError,
@@ -31,7 +31,6 @@ from rackward.testing.errors import (
 )
 from rackward.testing.jolokia import agent_option
 from rackward.testing.kafka_jars import Progress, cache_directory, default_version, fetch_kafka
-from rackward.testing.processes import Processes
 
 LABEL = "rackward.cluster"
 """Name of the label of every container and network; its value is unique to the cluster."""
@@ -43,7 +42,8 @@ _DATA = "/var/lib/kafka/data"
 _AGENT = "/opt/rackward/jolokia-agent.jar"
 _AGENT_PORT = 8778
 _FIRST_PORT = 9102
-_CONTROLLER = "controller:9093"
+_CONTROLLER_NAME = "controller"
+_CONTROLLER = f"{_CONTROLLER_NAME}:9093"
 _STOP_TIMEOUT = 120
 _USER = 1000
 """The user that runs Kafka in the image."""
@@ -63,7 +63,7 @@ class DockerCluster(Cluster):
 
     Raises DockerUnavailableError, DownloadError (the Jolokia agent is mounted from the cache
     of jars), MissingExtraError, and BrokerError with the end of a container's log if the
-    container does not start. All containers and networks carry `label`; a supervisor process
+    container does not start. All containers and networks carry `label`; a small process
     removes them even if this interpreter is killed. Testcontainers' own reaper is a further
     image and is not used.
     """
@@ -94,45 +94,20 @@ class DockerCluster(Cluster):
         # Container ports by listener.
         listeners = [EXTERNAL, INTERNAL, *self._rack_listeners.values()]
         self._container_ports = {name: _FIRST_PORT + i for i, name in enumerate(listeners)}
-        if progress is not None:
-            count = len(self._initial_racks)
-            progress(f"starting {count} brokers and a controller from {self._image}")
-        # It has no child processes: it removes the containers if this interpreter is killed.
-        self._processes = Processes(directory)
-        try:
-            # -P: without the folder of the script on its path, where docker.py is this module.
-            clean_up = [sys.executable, "-P", docker_cleanup.__file__, self.label]
-            self._processes.on_exit(clean_up)
-            self._finalizer = weakref.finalize(self, self._processes.close)
-            self._start_all()
-        except BaseException:
-            self._processes.close()
-            raise
+        # -P: without the folder of the script on its path, where docker.py is this module.
+        clean_up = [sys.executable, "-P", docker_cleanup.__file__, self.label]
+        self._start_cluster(directory, progress, clean_up)
 
-    def _start_all(self) -> None:
-        for attempt in range(1, START_ATTEMPTS + 1):
-            try:
-                self._start_once()
-                return
-            except PortTakenError:
-                docker_cleanup.remove_labelled(self.label)
-                if attempt == START_ATTEMPTS:
-                    raise
-
-    def _start_once(self) -> None:
+    def _open(self) -> None:
         from testcontainers.core.network import Network
 
         self._cluster_id = new_uuid()
         self._containers.clear()
         with _engine_errors():
             self._network = Network(docker_network_kw={"labels": self._labels()}).create()
-        self._define_container("controller", self._controller_variables(), {})
+        self._define_container(_CONTROLLER_NAME, self._controller_variables(), {})
         with _without_reaper():
-            self._start_container("controller")
-        self._nodes = {}
-        for broker_id, rack in enumerate(self._initial_racks):
-            self._nodes[broker_id] = self._create_node(broker_id, rack)
-        self._start(list(self._nodes.values()))
+            self._start_container(_CONTROLLER_NAME)
 
     def _create_node(self, broker_id: int, rack: str | None) -> Node:
         published = [name for name in self._container_ports if name != INTERNAL]
@@ -167,7 +142,7 @@ class DockerCluster(Cluster):
     def _controller_variables(self) -> dict[str, str]:
         return environment_variables(
             controller_properties(
-                _CONTROLLER.replace("controller", "0.0.0.0"),
+                _CONTROLLER.replace(_CONTROLLER_NAME, "0.0.0.0"),
                 _CONTROLLER,
                 brokers=len(self._initial_racks),
                 data=_DATA,
@@ -219,8 +194,8 @@ class DockerCluster(Cluster):
                 container.get_wrapped_container().start()
 
     def _has_exited(self, node: Node) -> bool:
-        if not self._is_up("controller"):
-            log = self._container_log("controller")
+        if not self._is_up(_CONTROLLER_NAME):
+            log = self._read_log(_CONTROLLER_NAME)
             raise BrokerError(CONTROLLER_ID, "(the controller) exited", log, "create a new cluster")
         return not self._is_up(node.name)
 
@@ -230,28 +205,24 @@ class DockerCluster(Cluster):
             container.reload()
         return container.status in ("created", "running", "paused", "restarting")
 
-    def _kill(self, node: Node) -> None:
+    def _signal(self, node: Node, number: signal.Signals) -> None:
         container = self._containers[node.name].get_wrapped_container()
         with _engine_errors():
-            if node.state is NodeState.PAUSED:
-                # The engine does not kill a paused container.
-                container.unpause()
-            container.reload()
-            if container.status == "running":
-                container.kill()
-            container.wait()
-
-    def _stop(self, node: Node) -> None:
-        with _engine_errors():
-            self._containers[node.name].get_wrapped_container().stop(timeout=_STOP_TIMEOUT)
-
-    def _pause(self, node: Node) -> None:
-        with _engine_errors():
-            self._containers[node.name].get_wrapped_container().pause()
-
-    def _resume(self, node: Node) -> None:
-        with _engine_errors():
-            self._containers[node.name].get_wrapped_container().unpause()
+            match number:
+                case signal.SIGKILL:
+                    if node.state is NodeState.PAUSED:
+                        # The engine does not kill a paused container.
+                        container.unpause()
+                    container.reload()
+                    if container.status == "running":
+                        container.kill()
+                    container.wait()
+                case signal.SIGTERM:
+                    container.stop(timeout=_STOP_TIMEOUT)
+                case signal.SIGSTOP:
+                    container.pause()
+                case signal.SIGCONT:
+                    container.unpause()
 
     def _remove_node(self, node: Node) -> None:
         container = self._containers.pop(node.name)
@@ -259,23 +230,12 @@ class DockerCluster(Cluster):
             with _engine_errors():
                 container.get_wrapped_container().remove(force=True, v=True)
 
-    def _read_log(self, node: Node) -> str:
-        return self._container_log(node.name)
-
-    def _container_log(self, name: str) -> str:
+    def _read_log(self, name: str) -> str:
         container = self._containers[name]
         if container.status == "not_started":
             return ""
         with _engine_errors():
             return str(container.get_wrapped_container().logs().decode(errors="replace"))
-
-    def _teardown(self) -> None:
-        try:
-            with _engine_errors():
-                docker_cleanup.remove_labelled(self.label)
-            self._processes.on_exit(None)
-        finally:
-            self._finalizer()
 
 
 def check_docker() -> None:

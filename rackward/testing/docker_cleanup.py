@@ -1,6 +1,6 @@
 """Removes every container, volume and network that carries the label of one cluster.
 
-Also run as a script, ``python docker_cleanup.py NAME=VALUE``, by the supervisor of a
+Also run as a script, ``python docker_cleanup.py NAME=VALUE``, by the reaper of a
 `DockerCluster` whose owner was killed. So it imports nothing of rackward.
 """
 

@@ -29,18 +29,15 @@ class BrokerError(ClusterError):
         super().__init__(f"node {broker_id} {problem}; {advice}; {log_text}")
 
 
-class UnknownBrokerError(ClusterError, KeyError):
+class UnknownBrokerError(ClusterError):
     """The cluster has no broker with this id."""
 
     def __init__(self, broker_id: int, known: Iterable[int]) -> None:
         self.broker_id = broker_id
         super().__init__(f"no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
 
-    def __str__(self) -> str:
-        return str(self.args[0])
 
-
-class UnknownClientRackError(ClusterError, KeyError):
+class UnknownClientRackError(ClusterError):
     """The cluster has no listener for clients of this rack."""
 
     def __init__(self, rack: str, known: Sequence[str]) -> None:
@@ -49,9 +46,6 @@ class UnknownClientRackError(ClusterError, KeyError):
             f"no listener for clients of rack {rack!r}; racks with a listener: "
             f"{', '.join(map(repr, known)) or 'none'}. Name the rack in client_racks"
         )
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class BrokerStateError(ClusterError):

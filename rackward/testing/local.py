@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from rackward.testing.broker_config import (
 )
 from rackward.testing.cluster import (
     DEFAULT_RACKS,
-    START_ATTEMPTS,
     START_TIMEOUT,
     Cluster,
     Node,
@@ -37,9 +35,7 @@ from rackward.testing.kafka_jars import (
     fetch_kafka,
     prepare_startup_cache,
 )
-from rackward.testing.processes import Processes
 
-_STOP_TIMEOUT = 120.0
 _PORT_TAKEN = "Address already in use"
 
 
@@ -56,8 +52,8 @@ class LocalCluster(Cluster):
     With three ``controllers``, one of them can be killed and another one becomes active.
 
     Raises DownloadError, MissingExtraError, and BrokerError with the end of a node's log if
-    the node does not start. A supervisor process ends the nodes and removes the folder even
-    if this interpreter is killed; only if both are killed at once can processes be left.
+    the node does not start. A small process ends the nodes and removes the folder even if this
+    interpreter is killed; only if both are killed at once can processes be left.
     """
 
     _default_listener = INTERNAL
@@ -86,22 +82,9 @@ class LocalCluster(Cluster):
         self._cluster_id = new_uuid()
         self._out_offsets: dict[str, int] = {}
         """By process name, the size of its out.log when its current process started."""
-        if progress is not None:
-            progress(f"starting {len(self._initial_racks)} brokers and a controller")
-        for attempt in range(1, START_ATTEMPTS + 1):
-            self._processes = Processes(directory)
-            # Also closes a cluster that is garbage-collected without close().
-            self._finalizer = weakref.finalize(self, self._processes.close)
-            try:
-                self._start_all()
-            except BaseException as error:
-                self._finalizer()
-                if isinstance(error, PortTakenError) and attempt < START_ATTEMPTS:
-                    continue
-                raise
-            return
+        self._start_cluster(directory, progress)
 
-    def _start_all(self) -> None:
+    def _open(self) -> None:
         self._controllers = {
             CONTROLLER_ID + index: f"127.0.0.1:{port}"
             for index, port in enumerate(free_ports(self._controller_count))
@@ -123,10 +106,6 @@ class LocalCluster(Cluster):
                 ),
             )
             self._run(name, None)
-        self._nodes = {}
-        for broker_id, rack in enumerate(self._initial_racks):
-            self._nodes[broker_id] = self._create_node(broker_id, rack)
-        self._start(list(self._nodes.values()))
 
     @property
     def controllers(self) -> tuple[int, ...]:
@@ -140,8 +119,7 @@ class LocalCluster(Cluster):
     def kill_controller(self, node_id: int) -> None:
         """Kill a controller with SIGKILL; return when its process is gone."""
         self._dead_controllers.add(node_id)
-        self._processes.signal(_controller_name(node_id), signal.SIGKILL)
-        self._processes.wait(_controller_name(node_id), START_TIMEOUT)
+        self._send(_controller_name(node_id), signal.SIGKILL)
 
     def start_controller(self, node_id: int, kafka_version: str | None = None) -> None:
         """Start a killed controller on its old data, without waiting for it.
@@ -231,7 +209,7 @@ class LocalCluster(Cluster):
             return _PORT_TAKEN in out.read()
 
     def _controller_error(self, node_id: int) -> Exception:
-        log = self._process_log(_controller_name(node_id))
+        log = self._read_log(_controller_name(node_id))
         if _PORT_TAKEN in log:
             return PortTakenError(
                 f"another process took the controller's address {self._controllers[node_id]}: "
@@ -239,37 +217,25 @@ class LocalCluster(Cluster):
             )
         return BrokerError(node_id, "(a controller) exited", log, "create a new cluster")
 
-    def _kill(self, node: Node) -> None:
-        self._processes.signal(node.name, signal.SIGKILL)
-        self._processes.wait(node.name, START_TIMEOUT)
+    def _signal(self, node: Node, number: signal.Signals) -> None:
+        self._send(node.name, number)
 
-    def _stop(self, node: Node) -> None:
-        self._processes.signal(node.name, signal.SIGTERM)
-        self._processes.wait(node.name, _STOP_TIMEOUT)
-
-    def _pause(self, node: Node) -> None:
-        self._processes.signal(node.name, signal.SIGSTOP)
-
-    def _resume(self, node: Node) -> None:
-        self._processes.signal(node.name, signal.SIGCONT)
+    def _send(self, name: str, number: signal.Signals) -> None:
+        self._processes.signal(name, number)
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            self._processes.wait(name, START_TIMEOUT)
 
     def _remove_node(self, node: Node) -> None:
-        self._kill(node)
+        self._send(node.name, signal.SIGKILL)
         shutil.rmtree(self._folder(node.name))
 
-    def _read_log(self, node: Node) -> str:
-        return self._process_log(node.name)
-
-    def _process_log(self, name: str) -> str:
+    def _read_log(self, name: str) -> str:
         """Return what the node logged, followed by the output of its JVM."""
         files = (self._folder(name) / file for file in ("server.log", "out.log"))
         return "".join(file.read_text(errors="replace") for file in files if file.exists())
 
     def _folder(self, name: str) -> Path:
         return self._processes.folder / name
-
-    def _teardown(self) -> None:
-        self._finalizer()
 
 
 def _controller_name(node_id: int) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from placement_core import ClusterView, TopicPartition
 from placement_core.audit import Finding, Kind, Severity, audit
@@ -12,34 +11,19 @@ from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.kafka import AdminConnection, AdminError, ClusterState
 from rackward.reassignment.throttle import ReplicationThrottle, ThrottleSettings
 
-
-class Note(Enum):
-    """Notes on a partition, from the most severe to the least."""
-
-    OFFLINE = "offline"
-    BELOW_MIN_IN_SYNC = "below min in sync"
-    UNDER_REPLICATED = "under-replicated"
-    NOT_SPREAD = "not spread over racks"
-    PLACEHOLDERS = "waiting for brokers"
-    MOVING = "moving"
-    NOT_PREFERRED = "leader not preferred"
-
-    @property
-    def unhealthy(self) -> bool:
-        """True if the note is about a problem."""
-        return self not in (Note.MOVING, Note.NOT_PREFERRED)
-
-
-_NOTE_BY_KIND = {
-    Kind.OFFLINE: Note.OFFLINE,
-    Kind.BELOW_MIN_IN_SYNC: Note.BELOW_MIN_IN_SYNC,
-    Kind.UNDER_REPLICATED: Note.UNDER_REPLICATED,
-    Kind.RACK_RULE: Note.NOT_SPREAD,
-    Kind.PLACEHOLDERS: Note.PLACEHOLDERS,
-    Kind.NOT_PREFERRED: Note.NOT_PREFERRED,
-}
-_BROKER_KINDS = (Kind.RACK_UNKNOWN, Kind.ONE_RACK)
-_SEVERITY = {note: rank for rank, note in enumerate(Note)}
+NOTED = (
+    Kind.OFFLINE,
+    Kind.BELOW_MIN_IN_SYNC,
+    Kind.UNDER_REPLICATED,
+    Kind.RACK_RULE,
+    Kind.PLACEHOLDERS,
+    Kind.MOVING,
+    Kind.NOT_PREFERRED,
+)
+"""The kinds of what is noted about a partition, from the most severe to the least."""
+UNHEALTHY = NOTED[: NOTED.index(Kind.MOVING)]
+"""Those that are problems."""
+_SEVERITY = {kind: rank for rank, kind in enumerate(NOTED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +34,8 @@ class Health:
     ``findings`` are those of the audit that are about unhealthy partitions or brokers' racks.
     """
 
-    notes: Mapping[TopicPartition, tuple[Note, ...]]
+    notes: Mapping[TopicPartition, tuple[Kind, ...]]
     findings: tuple[Finding, ...]
-
-    def unhealthy(self) -> Iterator[TopicPartition]:
-        """Yield the partitions that have a problem."""
-        return (tp for tp, notes in self.notes.items() if any(note.unhealthy for note in notes))
 
 
 def partition_health(
@@ -74,20 +54,19 @@ def partition_health(
         min_isr=min_isr,
         targets=targets,
     )
-    notes: dict[TopicPartition, set[Note]] = {}
+    notes: dict[TopicPartition, set[Kind]] = {}
     for finding in report.findings:
-        if (note := _NOTE_BY_KIND.get(finding.kind)) is not None:
+        if finding.kind in NOTED:
             for tp in finding.partitions:
-                notes.setdefault(tp, set()).add(note)
+                notes.setdefault(tp, set()).add(finding.kind)
     for tp in state.reassignments:
-        notes.setdefault(tp, set()).add(Note.MOVING)
+        notes.setdefault(tp, set()).add(Kind.MOVING)
     return Health(
         notes={tp: tuple(sorted(notes[tp], key=_SEVERITY.__getitem__)) for tp in sorted(notes)},
         findings=tuple(
             finding
             for finding in report.findings
-            if finding.kind in _BROKER_KINDS
-            or _NOTE_BY_KIND.get(finding.kind, Note.MOVING).unhealthy
+            if finding.kind in (*UNHEALTHY, Kind.RACK_UNKNOWN, Kind.ONE_RACK)
         ),
     )
 
@@ -132,8 +111,8 @@ def listed_topics(state: ClusterState, health: Health, *, unhealthy: bool) -> li
     """Return all topics, or only the ``unhealthy`` ones, sorted by severity and name."""
     severity: dict[str, int] = {}
     for tp, notes in health.notes.items():
-        if notes[0].unhealthy:
+        if notes[0] in UNHEALTHY:
             rank = _SEVERITY[notes[0]]
             severity[tp.topic] = min(rank, severity.get(tp.topic, rank))
     names = severity if unhealthy else state.topics
-    return sorted(names, key=lambda name: (severity.get(name, len(Note)), name))
+    return sorted(names, key=lambda name: (severity.get(name, len(NOTED)), name))

@@ -17,7 +17,8 @@ import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -38,7 +39,6 @@ PENDING_REPLICAS_TOPIC = "_rackward_pending_replicas"
 CONTROLLER_GROUP = "rackward-controller"
 """The consumer group of the controllers."""
 
-RECORD_VERSION = 1
 MAX_PARTITIONS = 1_000_000
 """The highest partition number, and the most partitions in all records together."""
 MAX_REPLICATION_FACTOR = 16
@@ -52,6 +52,11 @@ _CLEANUP_POLICY = "cleanup.policy"
 log = logging.getLogger("rackward.topics.pending_replicas")
 
 
+_Partition = Annotated[int, Meta(ge=0, le=MAX_PARTITIONS)]
+_Broker = Annotated[int, Meta(ge=0, lt=2**31)]
+_Brokers = Annotated[tuple[_Broker, ...], Meta(max_length=MAX_OFFLINE_REPLICAS)]
+
+
 class InvalidRecordError(RackwardError, ValueError):
     """A record of the topic is not one of pending replicas."""
 
@@ -59,6 +64,8 @@ class InvalidRecordError(RackwardError, ValueError):
 @dataclass(frozen=True, slots=True)
 class PendingReplicas:
     """Partitions of one topic that have fewer than ``replication_factor`` replicas.
+
+    It is written to the topic as JSON, under its `key`.
 
     id
         Distinguishes the records of one topic.
@@ -79,11 +86,14 @@ class PendingReplicas:
     id: str
     topic: str
     topic_id: str | None
-    replication_factor: int
-    partitions: tuple[int, ...]
+    replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICATION_FACTOR)]
+    partitions: tuple[_Partition, ...]
     layout: str
-    offline_replicas: frozenset[int] = frozenset()
-    assigned: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    offline_replicas: Annotated[frozenset[_Broker], Meta(max_length=MAX_OFFLINE_REPLICAS)] = (
+        frozenset()
+    )
+    assigned: Mapping[_Partition, _Brokers] = field(default_factory=dict)
+    version: Literal[1] = 1
 
     @property
     def key(self) -> str:
@@ -97,18 +107,7 @@ class PendingReplicas:
 
     def record(self) -> bytes:
         """Return the value of the record."""
-        return msgspec.json.encode(
-            _Record(
-                version=RECORD_VERSION,
-                topic=self.topic,
-                topic_id=self.topic_id,
-                replication_factor=self.replication_factor,
-                partitions=_to_ranges(self.partitions),
-                layout=self.layout,
-                offline_replicas=tuple(sorted(self.offline_replicas)),
-                assigned=dict(self.assigned),
-            )
-        )
+        return msgspec.json.encode(self)
 
 
 def parse_record(
@@ -116,50 +115,33 @@ def parse_record(
 ) -> PendingReplicas:
     """Return the pending replicas in a record. Raises InvalidRecordError for any other record.
 
-    A record of more than ``max_partitions`` is not valid; its ranges are not expanded.
+    A record of more than ``max_partitions`` is not valid.
     """
+    name = f"record {key!r} of {PENDING_REPLICAS_TOPIC}"
     try:
-        name = (key or b"").decode()
-        topic, _, record_id = name.rpartition("/")
-        version = msgspec.json.decode(value, type=_Version).version
-        if version != RECORD_VERSION:
-            raise InvalidRecordError(
-                f"record {name} of {PENDING_REPLICAS_TOPIC} has version {version!r}, and this "
-                f"rackward reads version {RECORD_VERSION}: use a newer one"
-            )
-        record = msgspec.json.decode(value, type=_Record)
-        if record.topic != topic or not topic or not record_id:
-            raise ValueError("the key is of another topic")
-        if topic.startswith(INTERNAL_PREFIX):
-            raise InvalidRecordError(
-                f"record {name} of {PENDING_REPLICAS_TOPIC} is of an internal topic, which the "
-                "controller does not change: it is ignored; who wrote it?"
-            )
-        if sum(last - first + 1 for first, last in record.partitions) > max_partitions:
-            raise InvalidRecordError(
-                f"record {name} of {PENDING_REPLICAS_TOPIC} is ignored: with it, the records have "
-                f"more than {MAX_PARTITIONS:,} partitions; who wrote it?"
-            )
-        for row in (record.offline_replicas, *record.assigned.values()):
-            if len(set(row)) < len(row):
-                raise ValueError("a broker is listed twice")
-        return PendingReplicas(
-            id=record_id,
-            topic=topic,
-            topic_id=record.topic_id,
-            replication_factor=record.replication_factor,
-            partitions=tuple(_from_ranges(record.partitions)),
-            layout=record.layout,
-            offline_replicas=frozenset(record.offline_replicas),
-            assigned=record.assigned,
-        )
+        record = msgspec.json.decode(value, type=PendingReplicas)
+        if record.key.encode() != key or not record.topic or not record.id:
+            raise ValueError("the key is of another record")
+        if any(a >= b for a, b in pairwise(record.partitions)):
+            raise ValueError("the partitions do not ascend")
+        if any(len(set(row)) < len(row) for row in record.assigned.values()):
+            raise ValueError("a broker is listed twice")
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        if isinstance(error, InvalidRecordError):
-            raise
         raise InvalidRecordError(
-            f"record {key!r} of {PENDING_REPLICAS_TOPIC}, {len(value)} bytes, is not valid "
-            f"({type(error).__name__}): it is ignored; was it written by another program?"
+            f"{name}, {len(value)} bytes, is not valid ({type(error).__name__}): it is ignored; "
+            "was it written by another program, or by another version?"
         ) from error
+    if record.topic.startswith(INTERNAL_PREFIX):
+        raise InvalidRecordError(
+            f"{name} is of an internal topic, which the controller does not change: it is ignored; "
+            "who wrote it?"
+        )
+    if len(record.partitions) > max_partitions:
+        raise InvalidRecordError(
+            f"{name} is ignored: with it, the records have more than {MAX_PARTITIONS:,} "
+            "partitions; who wrote it?"
+        )
+    return record
 
 
 def layout_digest(rows: Mapping[int, Sequence[int]]) -> str:
@@ -201,50 +183,6 @@ def layout_with_placeholders(
         else row
         for tp, row in replicas.items()
     }
-
-
-_Partition = Annotated[int, Meta(ge=0, le=MAX_PARTITIONS)]
-_Brokers = Annotated[
-    tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(max_length=MAX_OFFLINE_REPLICAS)
-]
-
-
-class _Version(msgspec.Struct):
-    version: Any
-
-
-class _Record(msgspec.Struct):
-    """The record's JSON."""
-
-    version: int
-    topic: str
-    topic_id: str | None
-    replication_factor: Annotated[int, Meta(ge=1, le=MAX_REPLICATION_FACTOR)]
-    partitions: list[tuple[_Partition, _Partition]]
-    layout: str
-    offline_replicas: _Brokers
-    assigned: dict[_Partition, _Brokers]
-
-
-def _to_ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return ascending numbers as ranges, both ends included."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ranges
-
-
-def _from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the numbers in ascending ranges. Raises ValueError for any others."""
-    numbers: list[int] = []
-    for first, last in ranges:
-        if last < first or (numbers and first <= numbers[-1]):
-            raise ValueError("the ranges do not ascend")
-        numbers.extend(range(first, last + 1))
-    return numbers
 
 
 def ensure_topic(admin: AdminConnection, state: ClusterState) -> PendingReplicas | None:

@@ -142,12 +142,6 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
 RESULTS = (PlannedRun, ChangeResult, FinishedRun)
 
 
-def check_one_source(plan: str | None, reassignment_file: str | None) -> None:
-    """Raise InvalidOptionError unless exactly one is given."""
-    if (plan is None) == (reassignment_file is None):
-        raise InvalidOptionError("give either PLAN or --reassignment-json-file FILE")
-
-
 def run_plan(
     command: str,
     whole: PlannedChange,
@@ -185,8 +179,8 @@ def run_plan(
         return
     if change.partitions:
         confirm(f"Change {format_count(len(change.partitions), 'partition')}?", options.yes)
-    with progress_reporter(command, console, source, options.as_json) as emit:
-        result = Executor(whole.moves, whole.sizes, cluster, execution, emit).run()
+    emit = progress_reporter(command, console, source, options.as_json)
+    result = Executor(whole.moves, whole.sizes, cluster, execution, emit).run()
     print_result(command, result, console, options.as_json, "as planned", cluster.throttle)
 
 
@@ -292,7 +286,8 @@ def apply(
     resumed, also from another machine. The throttle is always removed at the end; after a kill,
     apply --adopt-throttle, cancel or throttle --remove removes it.
     """
-    check_one_source(plan, reassignment_json_file)
+    if (plan is None) == (reassignment_json_file is None):
+        raise InvalidOptionError("give either PLAN or --reassignment-json-file FILE")
     require_confirmation(run, plan or reassignment_json_file)
     overrides = batches.limits()
     loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)

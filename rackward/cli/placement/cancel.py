@@ -27,12 +27,18 @@ from rackward.cli.placement.apply import (
     PlannedRun,
     print_result,
 )
-from rackward.cli.plan_output import PartitionMove, replicas_text
+from rackward.cli.plan_output import replicas_text
 from rackward.kafka import ClusterState, read_reassignments, read_state
 from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
 from rackward.reassignment.cancel import cancel as execute_cancellation
-from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
+from rackward.reassignment.plan import (
+    PlannedPartition,
+    display_name,
+    load_kafka_json,
+    load_plan,
+    planned_partitions,
+)
 from rackward.reassignment.run_plan import moves_to_target
 from rackward.units import format_count
 
@@ -60,7 +66,7 @@ class PlannedCancellation(msgspec.Struct, frozen=True):
     """The replicas to restore; ``others``: reassignments that are not cancelled."""
 
     others: int
-    partitions: list[PartitionMove]
+    partitions: tuple[PlannedPartition, ...]
 
 
 RESULTS = (PlannedRun, PlannedCancellation, FinishedRun)
@@ -91,18 +97,19 @@ def cancel(
     loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT, "cancel")
     target = None if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
     with cluster.connect() as admin:
-        reassignments = read_reassignments(admin)
+        live = LiveCluster(admin)
         if loaded is not None:
-            state = read_state(admin, {move.partition.topic for move in loaded.moves})
+            state, reassignments = live.describe({move.partition.topic for move in loaded.moves})
             cancellation = Cancellation.of_plan(loaded.moves, state, reassignments)
         elif target is not None:
-            state = read_state(admin, {tp.topic for tp in target})
+            state, reassignments = live.describe({tp.topic for tp in target})
             moves = moves_to_target(display_name(str(reassignment_json_file)), target, state)
             cancellation = Cancellation.of_plan(moves, state, reassignments)
         else:
-            state = read_state(admin, {tp.topic for tp in reassignments})
+            reassignments = read_reassignments(admin)
+            state = read_state(admin, {tp.topic for tp in reassignments}, reassignments=False)
             cancellation = Cancellation.of_all(reassignments, state)
-        _run(cancellation, state, LiveCluster(admin), run)
+        _run(cancellation, state, live, run)
 
 
 def _run(
@@ -113,10 +120,9 @@ def _run(
     in_force, throttled = settings.summary, bool(settings.default.markers)
     _show(cancellation, state, console, in_force, throttled=throttled)
     if options.as_json:
-        moves = cancellation.moves.items()
         planned = PlannedCancellation(
             len(cancellation.others),
-            [PartitionMove(*tp, move.before, move.after) for tp, move in moves],
+            planned_partitions(cancellation.moves.values(), state.view, {}),
         )
         print_json_line(COMMAND, "planned", PlannedRun(options.dry_run, in_force), planned)
     if options.dry_run:
@@ -127,8 +133,8 @@ def _run(
         confirm(f"Restore the former replicas of {count}?", options.yes)
     elif throttled:
         confirm("Remove the throttle?", options.yes)
-    with progress_reporter(COMMAND, console, "", options.as_json) as emit:
-        result = execute_cancellation(cancellation, cluster, emit)
+    emit = progress_reporter(COMMAND, console, "", options.as_json)
+    result = execute_cancellation(cancellation, cluster, emit)
     print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
 
 

@@ -11,13 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from placement_core import ClusterView
-from placement_core.audit import Audit, Finding, Severity, audit
+from placement_core.audit import Audit, Figures, Severity, audit
 from placement_core.locators import apply_locator
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions, Json, LocatorOptions, TopicOptions
-from rackward.cli.output import NO_RACK, number, print_json, stderr, stdout, table, text
-from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range
+from rackward.cli.output import number, print_json, stderr, stdout, table, text
+from rackward.cli.plan_output import add_load_rows
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
 from rackward.kafka.metadata import read_hidden_topics
 from rackward.topics.creator import read_min_isr, read_replication_targets
@@ -47,59 +46,11 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-class LostRack(msgspec.Struct, frozen=True):
-    """What the loss of a rack adds to the partitions without a leader, and to those below
-    min.insync.replicas."""
-
-    rack: str
-    offline: int
-    below_min_in_sync: int
-
-
-class PlacementFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of partitions, and of replicas.
-
-    against_rack_rules
-        Not spread over racks as evenly as possible; null: racks are not known.
-    """
-
-    partitions: int
-    replicas: int
-    offline: int
-    below_min_in_sync: int
-    under_replicated: int
-    not_preferred: int
-    against_rack_rules: int | None
-    lost_with_rack: list[LostRack]
-
-
-class BrokerCounts(msgspec.Struct, frozen=True):
-    """Replicas, leaders and preferred leaders on a broker."""
-
-    id: int
-    rack: str | None
-    replicas: int
-    leaders: int
-    preferred: int
-
-
-class RackCounts(msgspec.Struct, frozen=True):
-    """Brokers, replicas, leaders and preferred leaders in a rack."""
-
-    rack: str | None
-    brokers: int
-    replicas: int
-    leaders: int
-    preferred: int
-
-
-class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a check.
+class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a check.
 
     ok
         Whether there is no finding of the severity ``fail_on`` or higher.
-    findings
-        The most severe first.
     hidden_topics
         Topics that this user may not describe; null: unknown.
     """
@@ -107,14 +58,10 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     fail_on: FailOn
     tolerance: float
-    figures: PlacementFigures
-    brokers: list[BrokerCounts]
-    racks: list[RackCounts]
-    findings: list[Finding]
     hidden_topics: list[str] | None
 
 
-RESULTS = (CheckResult,)
+RESULTS = (CheckOutcome, Audit)
 
 
 def check(
@@ -150,7 +97,8 @@ def check(
     throttle that is in force.
     """
     locator = locators.locator(ignore_racks=ignore_racks)
-    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+    progress = step_reporter(stderr())
+    with cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
         hidden = _read_hidden_topics(admin, state)
@@ -181,11 +129,11 @@ def check(
     report = replace(report, findings=tuple(findings))
     failing = () if fail_on is FailOn.NEVER else severities[: list(FailOn).index(fail_on) + 1]
     ok = not any(finding.severity in failing for finding in findings)
-    result = check_result(report, view, fail_on, tolerance, hidden, ok=ok)
     if as_json:
-        print_json("placement check", result)
+        outcome = CheckOutcome(ok=ok, fail_on=fail_on, tolerance=tolerance, hidden_topics=hidden)
+        print_json("placement check", outcome, report)
     else:
-        show_result(result, stdout(), reassigning=len(state.reassignments))
+        show_audit(report, stdout(), reassigning=len(state.reassignments))
     if not ok:
         raise typer.Exit(1)
 
@@ -209,48 +157,7 @@ def _read_hidden_topics(admin: AdminConnection, state: ClusterState) -> list[str
     return hidden
 
 
-def check_result(
-    report: Audit,
-    view: ClusterView,
-    fail_on: FailOn = FailOn.WARNING,
-    tolerance: float = 0.1,
-    hidden: list[str] | None = None,
-    *,
-    ok: bool = True,
-) -> CheckResult:
-    """Return an audit of ``view`` as the JSON of the command has it."""
-    figures, racks = report.figures, view.racks()
-    return CheckResult(
-        ok=ok,
-        fail_on=fail_on,
-        tolerance=tolerance,
-        figures=PlacementFigures(
-            partitions=figures.partitions,
-            replicas=figures.replicas,
-            offline=figures.offline,
-            below_min_in_sync=figures.below_min_in_sync,
-            under_replicated=figures.under_replicated,
-            not_preferred=figures.not_preferred,
-            against_rack_rules=figures.against_rack_rules,
-            lost_with_rack=[
-                LostRack(rack, offline, figures.lost_below_min_in_sync[rack])
-                for rack, offline in figures.lost_offline.items()
-            ],
-        ),
-        brokers=[
-            BrokerCounts(broker, racks[broker], each.replicas, each.leaders, each.preferred)
-            for broker, each in figures.brokers.items()
-        ],
-        racks=[
-            RackCounts(rack, each.brokers, each.replicas, each.leaders, each.preferred)
-            for rack, each in figures.racks.items()
-        ],
-        findings=list(report.findings),
-        hidden_topics=hidden,
-    )
-
-
-# ---- The result as tables.
+# ---- The audit as tables.
 
 MAX_FINDINGS = 25
 """Maximum number of findings per severity in the table; the JSON has all."""
@@ -260,33 +167,33 @@ MAX_LOST_RACK_COLUMNS_LENGTH = 30
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: ""}
 
 
-def show_result(result: CheckResult, console: Console, *, reassigning: int = 0) -> None:
+def show_audit(report: Audit, console: Console, *, reassigning: int = 0) -> None:
     """Print the figures, then the findings, the most severe first.
 
     ``reassigning`` is the number of partitions with a reassignment in progress.
     """
-    figures = result.figures
+    figures = report.figures
     console.print(
         f"{format_count(figures.partitions, 'partition')} with "
         f"{format_count(figures.replicas, 'replica')} on "
-        f"{format_count(len(result.brokers), 'broker')}"
+        f"{format_count(len(report.brokers), 'broker')}"
         + (f"; {reassigning:,} being reassigned" if reassigning else ""),
         style="bold",
     )
-    for shown in (_figure_table(figures), _load_table(result)):
+    for shown in (_figure_table(figures), _load_table(report)):
         console.print()
         console.print(shown)
     console.print()
     for severity in Severity:
-        _print_findings(result, severity, console)
-    if not result.findings:
+        _print_findings(report, severity, console)
+    if not report.findings:
         console.print("No findings.", style="green")
 
 
-def _figure_table(figures: PlacementFigures) -> Table:
+def _figure_table(figures: Figures) -> Table:
     lost = figures.lost_with_rack
     if sum(len(each.rack) for each in lost) > MAX_LOST_RACK_COLUMNS_LENGTH:
-        lost = []
+        lost = ()
     headings = (number(f"without\nrack {each.rack}") for each in lost)
     rows = table("partitions", number("now"), *headings)
     offline = (f"+{each.offline:,}" for each in lost)
@@ -300,30 +207,14 @@ def _figure_table(figures: PlacementFigures) -> Table:
     return rows
 
 
-def _load_table(result: CheckResult) -> Table:
-    headings = ("broker", "replicas", "leaders", "preferred\nleaders")
-    rows = table("rack", *map(number, headings))
-    many = len(result.brokers) > MAX_BROKER_ROWS
-    for rack in result.racks:
-        # A rack "" of a broker counts as none.
-        brokers = [broker for broker in result.brokers if (broker.rack or None) == rack.rack]
-        rows.add_row(
-            NO_RACK if rack.rack is None else rack.rack,
-            f"{len(brokers)} brokers" if many else "all",
-            *map(text, (rack.replicas, rack.leaders, rack.preferred)),
-            style="bold",
-        )
-        counts = [(broker.replicas, broker.leaders, broker.preferred) for broker in brokers]
-        if many:
-            rows.add_row("", "each", *map(format_range, zip(*counts, strict=True)))
-            continue
-        for broker, row in zip(brokers, counts, strict=True):
-            rows.add_row("", str(broker.id), *map(text, row))
+def _load_table(report: Audit) -> Table:
+    rows = table("rack", *map(number, ("broker", "replicas", "leaders", "preferred\nleaders")))
+    add_load_rows(rows, report.racks, report.brokers, ("replicas", "leaders", "preferred"))
     return rows
 
 
-def _print_findings(result: CheckResult, severity: Severity, console: Console) -> None:
-    findings = [finding for finding in result.findings if finding.severity is severity]
+def _print_findings(report: Audit, severity: Severity, console: Console) -> None:
+    findings = [finding for finding in report.findings if finding.severity is severity]
     if not findings:
         return
     grid = Table.grid(padding=(0, 2))

@@ -7,15 +7,13 @@ from typing import Annotated
 import typer
 
 from placement_core import InvalidOptionError
-from rackward.cli import options
 from rackward.cli.live import step_reporter
 from rackward.cli.options import (
     BatchOptions,
     ClusterOptions,
-    LocatorOptions,
+    PlacingOptions,
     TopicOptions,
     parse_broker_ids,
-    parse_placement,
 )
 from rackward.cli.output import stderr
 from rackward.cli.plan_output import ChangeResult, PlanFile, PlanOutput, format_now, write_plan
@@ -79,17 +77,6 @@ def plan(
             "fewest copies.",
         ),
     ] = False,
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            "--placement",
-            metavar="NAME",
-            help="Placement strategy for missing replicas: rack-alternating, simple, multi-level, "
-            "like-topic, or module:Class. Default: the layout with the fewest copies.",
-        ),
-    ] = None,
-    placement_properties: options.PlacementProperties = None,
-    seed: options.Seed = None,
     from_scratch: Annotated[
         bool,
         typer.Option(
@@ -98,8 +85,7 @@ def plan(
             "copies that takes.",
         ),
     ] = False,
-    ignore_racks: options.IgnoreRacks = False,
-    locators: LocatorOptions,
+    placing: PlacingOptions,
     batches: BatchOptions,
     written: PlanOutput,
     cluster: ClusterOptions,
@@ -110,18 +96,13 @@ def plan(
     brokers. Replicas and leaders that can stay are not moved. With --placement, a placement
     strategy chooses the brokers of missing replicas.
     """
-    placing = parse_placement(
-        locators,
-        placement=placement,
-        placement_properties=placement_properties,
-        seed=seed,
-        ignore_racks=ignore_racks,
-    )
+    placement = placing.parse()
     written.check()
-    _check_options(placement, placement_properties, seed, from_scratch, even)
+    _check_options(placing, from_scratch=from_scratch, even=even)
     drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
     limits = batches.limits()
-    with step_reporter(stderr()) as progress, cluster.connect() as admin:
+    progress = step_reporter(stderr())
+    with cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
         request = ReassignmentRequest(
@@ -129,13 +110,13 @@ def plan(
             replication_factor=replication_factor,
             drain=drained,
             even=even,
-            ignore_racks=ignore_racks,
-            placer=None if placement is None else placing.placer,
-            fallback=placing.fallback,
+            ignore_racks=placing.ignore_racks,
+            placer=None if placing.placement is None else placement.placer,
+            fallback=placement.fallback,
             from_scratch=from_scratch,
         )
         check_request(request, state)
-        view = planning_view(state, placing.locator)
+        view = planning_view(state, placement.locator)
         progress("Planning")
         moves = plan_moves(request, view)
         progress("Reading sizes of replicas")
@@ -152,11 +133,11 @@ def plan(
             "topics": topics.topics,
             "exclude": topics.exclude,
             "even": even,
-            "placement": placement,
-            "seed": placing.seed if placement is not None else None,
+            "placement": placing.placement,
+            "seed": None if placing.placement is None else placement.seed,
             "from_scratch": from_scratch,
         },
-        rack_source=locators.source(ignore_racks=ignore_racks),
+        rack_source=placing.source(ignore_racks=placing.ignore_racks),
         sizes=sizes,
         limits=limits,
     )
@@ -180,15 +161,13 @@ def _topics_to_change(
     return topics.match(names)
 
 
-def _check_options(
-    placement: str | None, properties: str | None, seed: int | None, from_scratch: bool, even: bool
-) -> None:
+def _check_options(placing: PlacingOptions, *, from_scratch: bool, even: bool) -> None:
     for option, given in (
-        ("--placement-properties", properties is not None),
-        ("--seed", seed is not None),
+        ("--placement-properties", placing.placement_properties is not None),
+        ("--seed", placing.seed is not None),
         ("--from-scratch", from_scratch),
     ):
-        if given and placement is None:
+        if given and placing.placement is None:
             raise InvalidOptionError(f"{option} needs --placement: give a placement strategy")
-    if even and placement is not None:
+    if even and placing.placement is not None:
         raise InvalidOptionError("--even and --placement exclude each other: give one of the two")

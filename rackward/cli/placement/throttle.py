@@ -9,12 +9,7 @@ import typer
 
 from rackward.cli.options import ClusterOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, table_console
-from rackward.reassignment.throttle import (
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
-    ReplicationThrottle,
-    ThrottleSettings,
-)
+from rackward.reassignment.throttle import ReplicationThrottle, ThrottleSettings
 
 EPILOG = """
 \b
@@ -31,51 +26,15 @@ Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr).
 
 """
 
-COMMAND = "placement throttle"
-
-
-class BrokerRates(msgspec.Struct, frozen=True):
-    """The rates of a broker, in bytes per second."""
-
-    id: int
-    leader_rate: int | None
-    follower_rate: int | None
-
-
-class ThrottledTopic(msgspec.Struct, frozen=True):
-    """The replicas of a topic that are throttled, as its configuration has them."""
-
-    name: str
-    leader_replicas: str | None
-    follower_replicas: str | None
-
 
 class ThrottleResult(msgspec.Struct, frozen=True):
-    """The settings that throttle replication; rates in bytes per second.
-
-    removed
-        Whether they were removed.
-    in_force
-        In words; null: there is no throttle.
-    of_rackward
-        The rates that runs of rackward have set.
-    leader_rate, follower_rate
-        Those of all brokers; ``brokers`` are those with rates of their own.
-    hidden_topics
-        Topics that this user may not read.
-    """
+    """Whether the settings were removed; ``in_force`` in words, null: there is no throttle."""
 
     removed: bool
     in_force: str | None
-    of_rackward: list[int]
-    leader_rate: int | None
-    follower_rate: int | None
-    brokers: list[BrokerRates]
-    topics: list[ThrottledTopic]
-    hidden_topics: tuple[str, ...]
 
 
-RESULTS = (ThrottleResult,)
+RESULTS = (ThrottleResult, ThrottleSettings)
 
 
 def throttle(
@@ -116,22 +75,4 @@ def throttle(
             throttle.remove_all(settings)
             console.print("Removed.", style="green")
     if run.as_json:
-        print_json(COMMAND, throttle_result(settings, removed=removed))
-
-
-def throttle_result(settings: ThrottleSettings, *, removed: bool) -> ThrottleResult:
-    """Return the settings as the JSON of the command has them."""
-    rates = settings.default.rates
-    return ThrottleResult(
-        removed,
-        settings.summary,
-        [marker.rate for marker in settings.default.markers],
-        rates.leader,
-        rates.follower,
-        [BrokerRates(id, each.leader, each.follower) for id, each in settings.overrides.items()],
-        [
-            ThrottledTopic(topic, lists.get(LEADER_REPLICAS), lists.get(FOLLOWER_REPLICAS))
-            for topic, lists in sorted(settings.lists.items())
-        ],
-        settings.hidden,
-    )
+        print_json("placement throttle", ThrottleResult(removed, settings.summary), settings)

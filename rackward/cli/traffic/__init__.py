@@ -2,6 +2,7 @@
 
 from rackward.cli.commands import command_group
 from rackward.cli.traffic.collect import COLLECT_EPILOG, collect
+from rackward.cli.traffic.flows import app as flows_app
 from rackward.cli.traffic.report import epilog, report
 from rackward.cli.traffic.run import RUN_EPILOG, run
 from rackward.cli.traffic.stream import STREAM_EPILOG, stream
@@ -13,3 +14,4 @@ app.command(epilog=RUN_EPILOG)(run)
 app.command("what-if", epilog=WHAT_IF_EPILOG)(what_if)
 app.command(epilog=STREAM_EPILOG)(stream)
 app.command(epilog=epilog())(report)
+app.add_typer(flows_app, name="flows")

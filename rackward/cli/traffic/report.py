@@ -24,10 +24,10 @@ Examples:
   rackward traffic report tables --json
 
 FOLDER is the output of the other commands: Delta tables in hourly/ and, if they were computed,
-what_if/, ranking/ and rejected_rows/. The option of a table overrides FOLDER. Paths may be s3://,
-gs:// or abfss:// URLs. Neither Spark nor Java is needed.
+what_if/, ranking/, rejected_rows/ and flows_hourly/. The option of a table overrides FOLDER. Paths
+may be s3://, gs:// or abfss:// URLs. Neither Spark nor Java is needed.
 
-Without --output, --json or --parquet, it writes rack-traffic.html. The page contains
+Without --output, --json, --parquet or --focus, it writes rack-traffic.html. The page contains
 all its data and scripts, and works offline.
 
 Exit status: 0 success; 2 error (reason on stderr).
@@ -60,6 +60,19 @@ def report(
         Path | None,
         typer.Option("--parquet", metavar="DIR", help="Write the report's data as Parquet tables."),
     ] = None,
+    owners: Annotated[
+        Path | None,
+        typer.Option(
+            "--owners",
+            metavar="FILE",
+            help="Divide the bill among teams: CSV with the columns team and group, topic, "
+            "client_id or principal, which are patterns; the first rule that matches applies.",
+        ),
+    ] = None,
+    focus: Annotated[
+        Path | None,
+        typer.Option("--focus", metavar="FILE", help="Write the bill as CSV in FOCUS's columns."),
+    ] = None,
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
     title: Annotated[
@@ -84,13 +97,17 @@ def report(
     rejected_rows: Annotated[
         str | None, typer.Option("--rejected-rows", metavar="DIR", help="The table rejected_rows.")
     ] = None,
+    flows_hourly: Annotated[
+        str | None, typer.Option("--flows-hourly", metavar="DIR", help="The table flows_hourly.")
+    ] = None,
 ) -> None:
     """Write an HTML page about cross-rack traffic, its cost, and the changes that would save most.
 
     One file that works offline, on phones, in light and dark mode, and printed.
     """
     symbol = options.currency_symbol(currency)
-    writes_page = output is not None or open_page or not (as_json or parquet is not None)
+    other = as_json or parquet is not None or focus is not None
+    writes_page = output is not None or open_page or not other
     page_file = output or DEFAULT_OUTPUT
     if writes_page:
         check_folder("--output", page_file)
@@ -101,6 +118,7 @@ def report(
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(error.name or "pyarrow") from error
+    from rack_traffic.report.bill import Owners, focus_csv, read_owners
     from rack_traffic.report.export import summary_json, summary_tables, write_tables
     from rack_traffic.report.findings import findings
     from rack_traffic.report.format import Currency
@@ -112,13 +130,20 @@ def report(
         "what_if": what_if,
         "ranking": ranking,
         "rejected_rows": rejected_rows,
+        "flows_hourly": flows_hourly,
     }
-    summary = read_summary(find_tables(folder, given), period)
+    payers = Owners() if focus is not None else None
+    if owners is not None:
+        payers = read_owners(owners)
+    summary = read_summary(find_tables(folder, given), period, payers)
     report_findings = findings(summary, Currency(symbol))
     data = summary_json(summary, report_findings, Currency(symbol))
     if parquet is not None:
         write_tables(summary_tables(data), parquet)
         _print(f"Wrote Parquet tables to {parquet}")
+    if focus is not None:
+        write_page(focus, focus_csv(summary, Currency(symbol)))
+        _print(f"Wrote {focus}")
     if writes_page:
         from rack_traffic.report.page import DEFAULT_TITLE, PageOptions, render_page
 

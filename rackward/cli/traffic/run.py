@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rack_traffic.options import EstimationOptions
+from placement_core import InvalidOptionError
+from rack_traffic.options import EstimationOptions, FlowFormatName, FlowOptions
+from rack_traffic.writers import Writers, parse_writers
 from rackward.cli import options
 from rackward.cli.output import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
+from rackward.cli.traffic.flow_addresses import read_flow_addresses
 from rackward.cli.traffic.options import running_spark
+from rackward.groups.host_racks import HostRacks
+
+_FLOWS_PANEL = "Measured flows"
 
 RUN_EPILOG = """
 \b
 Examples:
   rackward traffic run snapshots tables
   rackward traffic run snapshots tables --since 2026-11-21 --prices prices.csv
+  rackward traffic run snapshots tables --flows s3a://my-flow-logs
 
 FOLDER receives the Delta tables hourly (bytes and cost per cluster, group, topic, pair of racks
 and hour), partition_hours (the same per partition) and rejected_rows (invalid snapshot rows), and
 summary. They replace those of an earlier run; with --since or --until, of hourly and
-partition_hours only the hours in between.
+partition_hours only the hours in between. With --flows there is also flows_hourly: what the network
+counted, per address of a client and hour.
 
 Exit status: 0 success; 2 error (reason on stderr).
 """
@@ -35,6 +44,7 @@ def run(
     until: traffic_options.Until = None,
     prices: options.Prices = None,
     prices_properties: options.PricesProperties = None,
+    writers: options.Writers = None,
     max_gap: Annotated[
         float,
         typer.Option(
@@ -44,6 +54,30 @@ def run(
             help="Do not estimate bytes for longer gaps between snapshots.",
         ),
     ] = 24.0,
+    flows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Folder or URL of flow records, to measure what the network carried.",
+            rich_help_panel=_FLOWS_PANEL,
+        ),
+    ] = None,
+    flow_format: Annotated[
+        FlowFormatName | None,
+        typer.Option(
+            help="Format of the flow records. Default: recognised by the fields of a file.",
+            rich_help_panel=_FLOWS_PANEL,
+        ),
+    ] = None,
+    flow_addresses: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Brokers behind load balancers and NAT, and racks of clients by address or CIDR "
+            "block, in YAML, JSON or TOML.",
+            rich_help_panel=_FLOWS_PANEL,
+        ),
+    ] = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
@@ -54,25 +88,42 @@ def run(
     end = traffic_options.parse_time("--until", until)
     price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
+    producers = parse_writers(writers or ())
+    flow_options = _flow_options(flows, flow_format, flow_addresses)
     spark_options = traffic_options.spark_options(
         master,
         driver_memory,
         conf,
         progress_bars=True,
-        small=traffic_options.is_small(snapshots),
+        small=traffic_options.is_small(snapshots)
+        and (flows is None or traffic_options.is_small(flows)),
     )
     with running_spark(spark_options) as spark:
         from rack_traffic.batch import BatchOptions, run_traffic, summary_json
 
-        job = BatchOptions(snapshots, folder, start, end, price_table, estimation)
+        job = BatchOptions(
+            snapshots, folder, start, end, price_table, estimation, producers, flow_options
+        )
         summary = run_traffic(spark, job, traffic_options.now)
     if as_json:
         print_json("traffic run", json.loads(summary_json(summary)))
     else:
-        _print_summary(summary)
+        _print_summary(summary, producers)
 
 
-def _print_summary(summary: dict[str, Any]) -> None:
+def _flow_options(
+    path: str | None, name: FlowFormatName | None, addresses: Path | None
+) -> FlowOptions | None:
+    """Return the input of measured flows, None without ``--flows``."""
+    if path is None:
+        if name is not None or addresses is not None:
+            raise InvalidOptionError("--flow-format and --flow-addresses need --flows")
+        return None
+    brokers, racks = ({}, HostRacks()) if addresses is None else read_flow_addresses(addresses)
+    return FlowOptions(path, name, brokers, racks.rack)
+
+
+def _print_summary(summary: dict[str, Any], producers: Writers) -> None:
     console = table_console(False)
     for name, counts in summary["input"].items():
         rejected = sum(counts["rejected"].values())
@@ -88,6 +139,12 @@ def _print_summary(summary: dict[str, Any]) -> None:
             kind, *(f"{size / 1e9:,.3f}" for size in sizes), f"{sums['cost'] or 0:,.2f}"
         )
     console.print(traffic)
+    if sizes := summary["measured"]:
+        texts = (f"{kind} {size / 1e9:,.3f} GB" for kind, size in sizes.items())
+        console.print(f"Measured by flow records: {', '.join(texts)}")
+    console.print(producers.description)
+    if source := summary["options"]["source_of_prices"]:
+        console.print(f"Prices: {source}")
     unsized = sum(sums["unsized_offsets"] or 0 for sums in summary["traffic"]["kinds"].values())
     if unsized:
         console.print(

@@ -12,6 +12,7 @@ from assignors.connection import ConnectionPropertyError
 from placement_core import InvalidOptionError
 from rack_traffic.consumer_properties import java_consumer_properties
 from rack_traffic.options import EstimationOptions
+from rack_traffic.writers import parse_writers
 from rackward.cli import options
 from rackward.cli.options import connection_properties
 from rackward.cli.traffic import options as traffic_options
@@ -72,6 +73,7 @@ def stream(
     ] = 400,
     prices: options.Prices = None,
     prices_properties: options.PricesProperties = None,
+    writers: options.Writers = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
@@ -80,12 +82,13 @@ def stream(
     properties = _consumer_properties(bootstrap_server, command_config)
     price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
+    producers = parse_writers(writers or ())
     spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
     with running_spark(spark_options) as spark:
         from rack_traffic.stream import StreamOptions, kafka_messages, start_stream
 
         messages = kafka_messages(spark, properties, topic, max_messages_per_batch)
-        job = StreamOptions(folder, price_table, estimation, delay, keep_days)
+        job = StreamOptions(folder, price_table, estimation, delay, keep_days, writers=producers)
         query = start_stream(messages, job, once=once, every_seconds=every)
         sys.stderr.write(f"Reading topic {topic}; writing tables to {folder}\n")
         query.awaitTermination()

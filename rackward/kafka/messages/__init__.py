@@ -13,4 +13,27 @@ class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ig
     """Those groups with their members."""
 
 
-__all__ = ["ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"]
+class ShareGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]
+    """Describes share groups (KIP-932)."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]
+    """Those groups with their members."""
+
+
+class StreamsGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]
+    """Describes streams groups (KIP-1071)."""
+
+
+class StreamsGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]
+    """Those groups with their topology and their members' tasks."""
+
+
+__all__ = [
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+    "StreamsGroupDescribeRequest",
+    "StreamsGroupDescribeResponse",
+]

@@ -83,7 +83,6 @@ class ErrorCode(IntEnum):
     INVALID_REPLICATION_FACTOR = 38
     INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_REQUEST = 42
-    THROTTLING_QUOTA_EXCEEDED = 89
 
 
 class CreateReplicaPlacementRequest(ApiMessage, load_json=__name__):  # type: ignore[call-arg,misc]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rackward.bench.checks import check_results, prediction_error
+from rackward.bench.report import check_results, prediction_error
 from rackward.bench.results import Result
 from tests.support.bench_results import crossing_result, result, step
 
+EVEN_BYTES = "rackward's, after a leader layout, members even in bytes"
 GOOD = [result(), crossing_result("java-range"), crossing_result("confluent-range")]
-OVERHEAD, AT_REST, CHANGES, EVEN, OPTIMUM, PEERS = range(6)
+OVERHEAD, AT_REST, CHANGES, EVEN, OPTIMUM, PEERS, WRITTEN, BYTES = range(8)
+
+
+def producers(**changes: Any) -> Result:
+    """Return a result of producers and members that nothing contradicts, with these changes."""
+    written = {"a": {"a": 600_000, "b": 10_000}, "b": {"b": 400_000}}
+    plain = {"workload": "producers", "written": written, "predicted_written_share": 0.01}
+    return result("producers-bytes", **{**plain, **changes})
 
 
 def faults(*results: Result) -> list[tuple[str, ...]]:
@@ -20,43 +30,57 @@ def faults(*results: Result) -> list[tuple[str, ...]]:
 
 
 def test_good_results_contradict_nothing() -> None:
-    assert faults(*GOOD) == [()] * 6
+    assert faults(*GOOD, producers()) == [()] * 8
 
 
 @pytest.mark.parametrize(
     ("bad", "check", "text"),
     [
-        (result(log_bytes=980_000), OVERHEAD, "even, rackward, kafka-python: +3.1%"),
-        (result(log_bytes=1_020_000), OVERHEAD, "even, rackward, kafka-python: -1.0%"),
-        (result(groups=2), OVERHEAD, "even, rackward, kafka-python: -49.5%"),
+        (result(log_bytes=980_000), OVERHEAD, "even, rackward, kafka-python (1): +3.1%"),
+        (
+            result(log_bytes=1_020_000),
+            OVERHEAD,
+            "even, rackward, kafka-python (1): -1.0%",
+        ),
+        (result(groups=2), OVERHEAD, "even, rackward, kafka-python (1): -49.5%"),
         (
             crossing_result("java-range", steps=[step(predicted_crossing_bytes=500_000)]),
             AT_REST,
-            "even, Java range, client.rack (KIP-881): 17.4%",
+            "even, Java range, client.rack (KIP-881) (1): 17.4%",
         ),
         (
             crossing_result(
                 "java-range", workload="churn", steps=[step(predicted_crossing_bytes=560_000)]
             ),
             CHANGES,
-            "churn, Java range, client.rack (KIP-881): 56.0% predicted, 59.9% measured",
+            "churn, Java range, client.rack (KIP-881) (1): 56.0% predicted, 59.9% measured",
         ),
         (
             result(steps=[step(crossing=1, optimum=1)]),
             EVEN,
-            "even, rackward, kafka-python: 1 partitions from another rack, 0.0% of the bytes, "
+            "even, rackward, kafka-python (1): 1 partitions from another rack, 0.0% of the bytes, "
             "spread 1.00",
         ),
         (
             result(spread=1.2),
             EVEN,
-            "even, rackward, kafka-python: 0 partitions from another rack, 0.0% of the bytes, "
+            "even, rackward, kafka-python (1): 0 partitions from another rack, 0.0% of the bytes, "
             "spread 1.20",
         ),
         (
             result(workload="skewed", steps=[step(crossing=4, optimum=3)]),
             OPTIMUM,
-            "skewed, rackward, kafka-python: 4, the minimum is 3",
+            "skewed, rackward, kafka-python (1): 4, the minimum is 3",
+        ),
+        (
+            producers(predicted_written_share=0.04),
+            WRITTEN,
+            f"producers, {EVEN_BYTES} (1): 4.0% predicted, 1.0% measured",
+        ),
+        (
+            producers(spread=1.2),
+            BYTES,
+            f"producers, {EVEN_BYTES} (1): 1.0% written, 0.0% read, spread 1.20",
         ),
     ],
 )
@@ -70,7 +94,7 @@ def test_a_balanced_peer_with_fewer_crossing_bytes_is_found() -> None:
     rackward = crossing_result("rackward-kafka-python", workload="one-rack-leads")
     peer = result("java-range", workload="one-rack-leads")
     assert faults(rackward, peer)[PEERS] == (
-        "one-rack-leads, Java range, client.rack (KIP-881): 0.0% of the bytes across racks, "
+        "one-rack-leads, Java range, client.rack (KIP-881) (1): 0.0% of the bytes across racks, "
         "rackward 59.9%",
     )
     uneven = result("java-range", workload="one-rack-leads", steps=[step(max_partitions=9)])
@@ -108,4 +132,4 @@ def test_a_small_share_may_cross_where_none_is_predicted() -> None:
 
 def test_what_was_not_measured_is_not_claimed() -> None:
     checks = check_results({("even", "java-range"): [crossing_result("java-range")]})
-    assert [check.checked for check in checks] == [1, 1, 0, 0, 0, 0]
+    assert [check.checked for check in checks] == [1, 1, 0, 0, 0, 0, 0, 0]

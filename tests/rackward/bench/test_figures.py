@@ -1,4 +1,4 @@
-"""Prediction, latency, pauses and rebalances, from values."""
+"""Prediction, pauses and rebalances, from values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from rackward.bench.clients import Read
 from rackward.bench.figures import (
     MemberInfo,
     bursts,
-    bytes_by_racks,
-    cross_rack_bytes,
     divided_at_change,
-    forecast,
     group_case,
     moved_partitions,
     optimum,
     predicted,
+    predicted_writes,
     read_figures,
 )
 from rackward.bench.groups import Assignment
-from rackward.bench.strategies import STRATEGIES
+from rackward.bench.strategies import STRATEGIES, Producers
 from tests.support.bench_results import crossing_result, result
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
@@ -38,17 +36,6 @@ def case_of(strategy: str, assignment: Assignment = ASSIGNMENT) -> GroupCase:
     return group_case(
         "g", STRATEGIES[strategy], MEMBERS, assignment, PARTITIONS, VIEW, [100, 20, 3]
     )
-
-
-def test_the_forecast_has_the_share_of_each_scenario() -> None:
-    found = forecast([case_of("kafka-python-range")])
-    # m-b reads partition 1 from a, m-a reads partition 2 from b.
-    assert found["as_is"] == round(23 / 123, 6)
-    # a leads two partitions and b one, and two members in balance have as many.
-    assert found["rackward_cooperative_sticky"] == 0
-    assert found["follower_fetching"] == 0
-    without_owner = case_of("kafka-python-range", {"m-a": frozenset({0}), "m-b": frozenset()})
-    assert forecast([without_owner])["as_is"] == 0
 
 
 @pytest.mark.parametrize(
@@ -100,48 +87,48 @@ def test_moved_counts_partitions_taken_from_members_that_stay() -> None:
     assert moved_partitions({}, before) == 0
 
 
-def test_bytes_go_from_the_leaders_rack_to_the_readers() -> None:
-    matrix = bytes_by_racks(case_of("kafka-python-range"))
-    assert matrix == {("a", "a"): 100, ("a", "b"): 3, ("b", "a"): 20}
-    assert cross_rack_bytes(matrix) == 23
-
-
 # ---- Reads.
 
-SENT = {PARTITIONS[0]: [10.0, 11.0, 12.0, 13.0], PARTITIONS[1]: [10.0]}
+SENT = {PARTITIONS[0]: {0: 10.0, 1: 11.0, 2: 12.0, 3: 13.0}, PARTITIONS[1]: {0: 10.0}}
 
 
 def read(first: int, last: int, at: float, partition: int = 0) -> Read:
     return Read(PARTITIONS[partition], first, last, last - first + 1, at)
 
 
-def test_latency_and_pause() -> None:
-    figures = read_figures([read(0, 1, 11.5), read(0, 0, 12.0, 1), read(2, 3, 14.0)], SENT)
-    assert (figures.records_read, figures.records_again) == (5, 0)
-    # Latencies: 1.5, 0.5, 2.0, 2.0, 1.0.
-    assert figures.latency_p50 == 1.5
-    assert figures.latency_p99 == 2.0
-    # Records 2 and 3 waited from 12.0, the record of the other partition from 10.0.
-    assert figures.longest_pause == 2.0
+def test_records_and_the_longest_pause() -> None:
+    reads = [read(0, 1, 11.5), read(0, 0, 12.0, 1), read(2, 3, 14.0), read(2, 3, 60.0)]
+    # Records 2 and 3 waited from 12.0, the record of the other partition from 10.0; what is read
+    # again does not wait.
+    assert read_figures(reads, SENT) == (7, 2.0)
+    assert read_figures([], SENT) == (0, 0.0)
 
 
 def test_a_pause_begins_when_a_record_waits_not_when_none_does() -> None:
-    assert read_figures([read(0, 0, 10.1), read(1, 1, 11.1)], SENT).longest_pause == (
-        pytest.approx(0.1)
-    )
+    assert read_figures([read(0, 0, 10.1), read(1, 1, 11.1)], SENT)[1] == (pytest.approx(0.1))
     # Records waited all the time since the read before.
-    stalled = read_figures([read(0, 0, 11.5), read(1, 3, 19.0)], SENT)
-    assert stalled.longest_pause == pytest.approx(7.5)
+    _, stalled = read_figures([read(0, 0, 11.5), read(1, 3, 19.0)], SENT)
+    assert stalled == pytest.approx(7.5)
 
 
-def test_records_that_are_read_again_have_no_latency() -> None:
-    figures = read_figures([read(0, 1, 11.5), read(0, 2, 50.0), read(1, 2, 60.0)], SENT)
-    assert (figures.records_read, figures.records_again) == (7, 4)
-    assert figures.latency_p99 == 38.0
+def test_a_record_of_which_no_time_is_known_makes_no_pause() -> None:
+    assert read_figures([read(0, 0, 11.5)], {PARTITIONS[0]: {}}) == (1, 0.0)
 
 
-def test_nothing_read() -> None:
-    assert read_figures([], SENT).latency_p50 == 0.0
+@pytest.mark.parametrize(
+    ("producers", "across"),
+    [
+        # Racks a and b lead 9 and 1 of 10 partitions; c leads none.
+        (Producers.STOCK, 0.6 * 0.1 + 0.3 * 0.9 + 0.1),
+        (Producers.JAVA, 0.1),
+        # With 3 racks that lead or write, one partition gets 3/10 of a's or b's records at most.
+        (Producers.RACKWARD, 0.3 * (1 - 0.6) + 0.1),
+    ],
+)
+def test_what_producers_write_across_racks(producers: Producers, across: float) -> None:
+    written = {"t": {"a": 0.6, "b": 0.3, "c": 0.1}}
+    leader_racks = {"t": ["a"] * 9 + ["b"]}
+    assert predicted_writes(producers, written, leader_racks) == pytest.approx(across)
 
 
 def test_changes_in_a_burst_are_one_rebalance() -> None:

@@ -9,12 +9,9 @@ import pytest
 from rackward.bench.groups import GroupReport, MemberState
 
 
-def state(
-    partitions: Iterable[int], generation: int = 3, quiet: float = 9.0, joined: bool = True
-) -> MemberState:
+def state(partitions: Iterable[int], quiet: float = 9.0, joined: bool = True) -> MemberState:
     return MemberState(
         partitions=frozenset(partitions),
-        generation=generation,
         joined=joined,
         revoked=0,
         quiet_seconds=quiet,
@@ -27,7 +24,7 @@ def report(*states: MemberState) -> GroupReport:
     return GroupReport(members, revoked=0, positions={}, failures=())
 
 
-def test_settled_with_one_generation_and_reader_per_partition() -> None:
+def test_settled_with_one_reader_per_partition() -> None:
     assert report(state([0, 1]), state([2])).is_settled(3)
 
 
@@ -36,11 +33,9 @@ def test_settled_with_one_generation_and_reader_per_partition() -> None:
     [
         pytest.param([state([0, 1]), state([])], id="a partition without a reader"),
         pytest.param([state([0, 1]), state([1, 2])], id="a partition with two readers"),
-        pytest.param([state([0, 1]), state([2], generation=4)], id="two generations"),
-        pytest.param([state([0, 1], -1), state([2], -1)], id="during a rebalance"),
         pytest.param([state([0, 1]), state([2], quiet=0.2)], id="just changed"),
-        # confluent-kafka has no generation: measuring began while one member read everything.
-        pytest.param([state([0, 1, 2], 0), state([], 0, joined=False)], id="one has not joined"),
+        # Measuring began while one member read everything.
+        pytest.param([state([0, 1, 2]), state([], joined=False)], id="one has not joined"),
         pytest.param([], id="no members"),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 
 from rackward.bench import BenchError
 from rackward.bench.results import Options, ResultFolder, read_options
-from rackward.bench.strategies import select_strategies
 from rackward.config_files import ConfigError
 from tests.support.bench_results import bench_run, crossing_result, result
 
@@ -78,11 +77,11 @@ def test_a_result_measured_again_replaces_the_former_one(tmp_path: Path) -> None
 def test_only_what_is_missing_is_run_again(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path)
     folder.begin(bench_run())
-    two = select_strategies(["java-range", "rackward-kafka-python"])
     folder.add([result()])
-    assert folder.missing("even", two, 1) == [two[0]]
-    assert folder.missing("even", two, 2) == two
-    assert folder.missing("decay", two, 1) == two
+    assert folder.has("even", "rackward-kafka-python", 1)
+    assert not folder.has("even", "java-range", 1)
+    assert not folder.has("even", "rackward-kafka-python", 2)
+    assert not folder.has("decay", "rackward-kafka-python", 1)
 
 
 def test_results_of_other_options_are_not_continued(tmp_path: Path) -> None:

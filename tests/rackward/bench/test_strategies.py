@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rackward.bench import BenchError
-from rackward.bench.schedule import divide
-from rackward.bench.strategies import STRATEGIES, Client, select_strategies
+from rackward.bench.results import Options, ResultFolder
+from rackward.bench.runner import plan_batches
+from rackward.bench.strategies import STRATEGIES, Producers, select_strategies
 
 
-@pytest.mark.parametrize("size", range(1, 13))
-def test_a_batch_has_one_kind_of_brokers_and_leaders(size: int) -> None:
-    divided = divide(list(STRATEGIES.values()), size)
-    assert sorted(each.key for batch in divided for each in batch) == sorted(STRATEGIES)
-    for batch in divided:
-        assert 1 <= len(batch) <= size
-        assert len({each.leader_layout for each in batch}) == 1
-        knows_rack = [each for each in batch if each.is_rackward or each.sends_rack]
-        assert len({each.follower_fetching for each in knows_rack}) <= 1
+@pytest.mark.parametrize(("size", "sizes"), [(6, [6, 6, 6, 1, 4]), (12, [9, 9, 1, 4])])
+def test_a_batch_has_one_kind_of_brokers_and_leaders(
+    tmp_path: Path, size: int, sizes: list[int]
+) -> None:
+    options = Options(workloads=["even"], groups_at_once=size)
+    batches = [batch.strategies for batch in plan_batches(options, ResultFolder(tmp_path))]
+    assert [len(batch) for batch in batches] == sizes
+    fixed = [key for key, each in STRATEGIES.items() if each.producers is Producers.FIXED]
+    assert sorted(each.key for batch in batches for each in batch) == sorted(fixed)
+    for batch in batches:
+        assert len({(each.leader_layout, each.follower_fetching) for each in batch}) == 1
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(6, [6, 6, 5, 1, 5]), (11, [11, 1, 11])])
-def test_batches_are_few_and_equally_large(size: int, sizes: list[int]) -> None:
-    divided = divide(list(STRATEGIES.values()), size)
-    assert [len(batch) for batch in divided] == sizes
-    assert [any(each.follower_fetching for each in batch) for batch in divided] == [
-        *[False] * (len(sizes) - 1),
-        True,
-    ]
-
-
-def test_batches_share_out_the_processes_of_java() -> None:
-    divided = divide([each for each in STRATEGIES.values() if not each.follower_fetching], 6)
-    assert max(sum(each.client is Client.JAVA for each in batch) for batch in divided) == 1
-
-
-def test_a_batch_is_not_divided_without_need() -> None:
-    two = select_strategies(["java-range", "rackward-confluent"])
-    assert divide(two, 2) == [two]
-    assert divide([], 2) == []
+def test_producers_that_choose_partitions_write_for_one_strategy(tmp_path: Path) -> None:
+    options = Options(workloads=["producers"], groups_at_once=6)
+    batches = [batch.strategies for batch in plan_batches(options, ResultFolder(tmp_path))]
+    choosing = [key for key, each in STRATEGIES.items() if each.producers is not Producers.FIXED]
+    assert sorted(each.key for (each,) in batches) == sorted(choosing)
 
 
 def test_an_unknown_strategy_error_lists_the_known_ones() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from rich.console import Console
 
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceRule, PriceTable
@@ -22,6 +20,7 @@ from rackward.groups.audit import check_patterns
 from rackward.groups.audit_report import AuditReport, RackBrokers
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka.groups import ListedGroup
+from tests.support.consoles import rendered
 from tests.support.group_audits import REFUSED, STATE, UNTRUSTED_NAME, audit_report
 from tests.support.simulated_cluster import cluster_state
 
@@ -32,9 +31,7 @@ EMPTY = replace(
 
 
 def render(report: AuditReport, width: int = 80, *, show: Any = show_report) -> str:
-    out = io.StringIO()
-    show(report, Console(file=out, width=width, highlight=False, markup=False, color_system=None))
-    return out.getvalue()
+    return rendered(lambda console: show(report, console), width)
 
 
 def test_the_table_fits_80_columns() -> None:
@@ -76,6 +73,7 @@ def test_a_line_for_each_group_where_nothing_wraps() -> None:
     (line,) = [each for each in lines if each.startswith("billing ")]
     assert re.findall(r"\S+ %", line) == ["0 %", "83.3 %", "100 %"]
     assert "run rackward lead: rackward lead billing --take-over remove" in line
+    assert "  Java 4.4: partitioner.rack.aware=true and client.rack=RACK" in lines
     (line,) = [each for each in lines if each.startswith("secret ")]
     assert REFUSED in line
     (line,) = [each for each in lines if each.startswith("<img")]
@@ -185,4 +183,7 @@ def test_the_page_is_whole_and_escapes_names() -> None:
     assert REFUSED in tags.text
     assert "rackward lead billing --take-over remove" in tags.text
     assert "(83.3 %)" in tags.text
+    assert "Written (assumed): 691 GB a day, $420 a month; replication $1,261 a month." in tags.text
+    assert "Rack-aware writes: save $420 a month" in tags.text
+    assert "confluent: partitioners.confluent.Producer" in tags.text
     assert "\x1b" not in page

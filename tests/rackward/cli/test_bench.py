@@ -23,12 +23,11 @@ def a_folder(tmp_path: Path, *, contradicted: bool = False) -> Path:
     return folder.path.parent
 
 
-def test_the_report_is_written_into_the_folder_with_its_plots(tmp_path: Path) -> None:
+def test_the_report_is_written_into_the_folder(tmp_path: Path) -> None:
     folder = a_folder(tmp_path)
     done = bench("report", str(folder))
     assert done.exit_code == 0
     assert "## Even leaders" in (folder / "report.md").read_text()
-    assert (folder / "bench-even-across.svg").exists()
     assert f"{folder / 'report.md'} is written" in done.stdout
     assert "not measured: " in done.stdout
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from assignors.explain import Reason
 from placement_core import ClusterView, InvalidOptionError
@@ -17,13 +15,12 @@ from rackward.cli.explain import show_explanation
 from rackward.cli.output import format_json, print_json, stdout
 from rackward.groups.explain import (
     ExplainedGroup,
-    RackLocality,
     check_explainable,
     explain_group,
 )
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import topics_read
 from rackward.kafka.groups import Group, GroupMember
+from tests.support.consoles import rendered
 from tests.support.simulated_cluster import cluster_state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"
@@ -59,10 +56,7 @@ def explain(group: Group, view: ClusterView = VIEW, mapping: str | None = None) 
 
 
 def render(explained: ExplainedGroup, mapping: str | None = None, width: int = 80) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=width, highlight=False, markup=False, color_system=None)
-    show_explanation(explained.summary(), console, mapping)
-    return out.getvalue()
+    return rendered(lambda console: show_explanation(explained.summary(), console, mapping), width)
 
 
 def json_of(explained: ExplainedGroup) -> Any:
@@ -81,23 +75,6 @@ def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
     assert "Rack a leads 10 partitions, and its member reads 4 in balance" in plain
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best" in plain
     assert f"{TOPIC}: 4-9" in plain
-
-
-def test_locality_by_rack() -> None:
-    assert explain(LOPSIDED).summary().racks == [
-        RackLocality("a", 10, 1, 4, 4),
-        RackLocality("b", 1, 1, 4, 1),
-        RackLocality("c", 1, 1, 4, 1),
-    ]
-
-
-def test_a_group_without_off_rack_partitions() -> None:
-    view = cluster_state(
-        {TOPIC: [LED["a"]] * 4 + [LED["b"]] * 3 + [LED["c"]] * 3 + [LED["b"], LED["c"]]}
-    )
-    text = render(explain(LOPSIDED, view.view))
-    assert "Every partition is read in its member's rack." in text
-    assert "leaders plan" not in text
 
 
 def test_a_process_that_leads_the_group_is_named() -> None:
@@ -255,13 +232,6 @@ def test_leaders_that_cannot_move_without_a_replica_are_counted() -> None:
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best (6 have no replica there)" in text
 
 
-def test_members_without_topics_subscribe_to_assigned_ones() -> None:
-    members = tuple(replace(each, topics=frozenset()) for each in LOPSIDED.members)
-    changed = replace(LOPSIDED, members=members)
-    assert topics_read(changed) == {TOPIC}
-    assert explain(changed).explanation == explain(LOPSIDED).explanation
-
-
 @pytest.mark.parametrize(
     ("group", "message"),
     [
@@ -270,7 +240,9 @@ def test_members_without_topics_subscribe_to_assigned_ones() -> None:
         (replace(LOPSIDED, state="Dead", members=()), "has no members (state Dead)"),
         (replace(LOPSIDED, state="PreparingRebalance"), "is rebalancing"),
         (replace(LOPSIDED, state="Reconciling", type="consumer"), "is rebalancing"),
-        (replace(LOPSIDED, protocol_type="connect", members=()), "has the protocol type connect"),
+        (replace(LOPSIDED, protocol_type="connect", members=()), "workers of a Connect cluster"),
+        (replace(LOPSIDED, protocol_type="", state="Empty", members=()), "(assign())"),
+        (replace(LOPSIDED, protocol_type="sr", members=()), "of type sr, not of consumers"),
     ],
 )
 def test_groups_that_cannot_be_explained(group: Group | None, message: str) -> None:

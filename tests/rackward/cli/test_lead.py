@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 from msgspec import to_builtins
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
-from rackward.cli.lead import app, group_status, parse_refresh
-from rackward.lead import LeadStatus
+from rackward.cli.lead import app, group_status, parse_refresh, show_status
+from rackward.kafka import CredentialsError
+from rackward.lead import GroupLeader, LeadStatus
 from rackward.lead.assigner import AssignmentMetrics
 
 
@@ -48,6 +50,21 @@ def test_errors_of_the_refresh_policy(text: str, problem: str) -> None:
 def test_errors_of_options_come_before_any_connection(arguments: list[str], problem: str) -> None:
     with pytest.raises(InvalidOptionError, match=problem):
         app([*arguments, "--bootstrap-server", "127.0.0.1:1"], standalone_mode=False)
+
+
+def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    class Leader:
+        failure = CredentialsError("authentication failed")
+
+        def status(self) -> tuple[LeadStatus, ...]:
+            return (LeadStatus("g"),)
+
+    for as_json, shown in ((False, ""), (True, '"group": "g"')):
+        with pytest.raises(CredentialsError):
+            show_status(cast("GroupLeader", Leader()), as_json)
+        out = capsys.readouterr().out
+        assert shown in out
+        assert bool(out) == as_json
 
 
 def test_a_status_as_fields() -> None:

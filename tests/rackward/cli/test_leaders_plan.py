@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placement_core import InvalidOptionError
+from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
 from placement_core.leaders import CurrentAssignment, plan_leaders
 from rackward.cli import leaders_plan as plan
+from rackward.cli.leaders_plan import Partitioner, writer_demands
 from rackward.cli.main import app
 from tests.support.simulated_cluster import cluster_state
 
@@ -29,6 +30,7 @@ SERVER = ("--bootstrap-server", "nowhere.invalid:9092")
             ("--readers", "a=1", "--topics", "t", "--assignment", "rackward"),
             "--assignment is that",
         ),
+        (("--group", "g", "--max-byte-imbalance", "0.2"), "--max-byte-imbalance needs --weights"),
         (("--group", "g", "--format", "kafka"), "--format kafka needs --output FILE"),
     ],
 )
@@ -59,3 +61,25 @@ def test_the_reasons_name_what_helps() -> None:
         "rackless-member": {"orders": [1]},
         "no-broker-in-rack": {"orders": [2]},
     }
+
+
+def test_the_byte_limit_is_named() -> None:
+    view = cluster_state({"t": [(0, 2), (0, 2)]}, ("a", "a", "b", "b")).view
+    group = CurrentAssignment("g", frozenset("t"), dict.fromkeys(view.replicas, "a"))
+    layout = plan_leaders(view, assignments=[group], max_byte_imbalance=1.0)
+    assert list(plan.unmet_notes(layout, view)) == [
+        "g: 1 partition not local: the brokers in rack a serve as many bytes as "
+        "--max-byte-imbalance permits (the heaviest 2.00 times the mean)."
+    ]
+    shown = plan.layout_result(layout)
+    assert (shown.unmet[0].reason.value, shown.heaviest_broker) == ("byte-limit", 2.0)
+
+
+def test_writers_are_shares_of_each_topic() -> None:
+    view = ClusterView((Broker(0, "a"),), {TopicPartition("t", n): (0,) for n in range(3)})
+    [writer] = writer_demands(["a=6", "t:a=60,b=40"], Partitioner.RACK_AWARE, {"t"}, view, {})
+    assert writer.written == {"t": {"a": pytest.approx(1.8), "b": pytest.approx(1.2)}}
+    assert writer.rack_aware
+    for wrong in ("a", "a=", "=3", "a=-1", "a=nan", "a=0", "x:a=1"):
+        with pytest.raises(InvalidOptionError, match="--writers"):
+            writer_demands([wrong], Partitioner.STOCK, {"t"}, view, {})

@@ -34,6 +34,7 @@ OTHER_PACKAGES = (
 )
 HELP_PAGES = {
     "audit": (),
+    "top": (),
     "demo": (),
     "bench": ("run", "report"),
     "topics": ("create", "add-partitions", "describe"),
@@ -42,7 +43,7 @@ HELP_PAGES = {
     "lead": (),
     "controller": (),
     "groups": ("list", "explain", "rebalance"),
-    "traffic": ("collect", "run", "what-if", "stream", "report"),
+    "traffic": ("collect", "run", "what-if", "stream", "report", "flows"),
     "rack": (),
 }
 
@@ -127,7 +128,6 @@ for page in {pages!r}:
     [
         (["demo", "--partitions", "5"], "--partitions"),
         (["demo", "--cluster", "moon"], "moon"),
-        (["demo", "--bootstrap-server", "x:1", "--cluster", "docker"], "exclude each other"),
         (["nonsense"], "nonsense"),
         # The folder is checked before a cluster is started.
         (["demo", "--output", "/no/such/folder/out.json"], "--output /no/such/folder/out.json"),

@@ -9,13 +9,13 @@ import pytest
 from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.cli.options import LocatorOptions, TopicOptions, parse_broker_ids, parse_placement
+from rackward.cli.options import PlacingOptions, TopicOptions
 from rackward.cli.topics import parse_key_values
 from rackward.rack_locators import FileLocator
 
 
 def test_the_default_is_rack_alternating_with_a_random_seed() -> None:
-    first, second = parse_placement(), parse_placement()
+    first, second = PlacingOptions().parse(), PlacingOptions().parse()
     assert isinstance(first.placer, RackAlternatingPlacer)
     assert first.placer.seed == first.seed
     assert first.seed != second.seed
@@ -23,13 +23,9 @@ def test_the_default_is_rack_alternating_with_a_random_seed() -> None:
 
 
 def test_all_options() -> None:
-    options = parse_placement(
-        LocatorOptions("file", "path=/racks.json"),
-        placement="simple",
-        placement_properties="shift=2",
-        seed=7,
-        brokers="0, 2-4",
-    )
+    options = PlacingOptions(
+        "file", "path=/racks.json", placement="simple", placement_properties="shift=2", seed=7
+    ).parse(brokers="0, 2-4")
     assert options.placer == SimplePlacer(shift=2, seed=7)
     assert options.fallback.seed == 7
     assert options.brokers == frozenset({0, 2, 3, 4})
@@ -37,16 +33,16 @@ def test_all_options() -> None:
 
 
 def test_like_is_short_for_the_placement_like_topic() -> None:
-    options = parse_placement(like="orders")
+    options = PlacingOptions().parse(like="orders")
     assert options.placer == LikeTopicPlacer("orders")
     assert (options.name, options.like, options.seed) == ("like-topic", "orders", None)
-    named = parse_placement(placement="like-topic", placement_properties="topic=orders")
+    named = PlacingOptions(placement="like-topic", placement_properties="topic=orders").parse()
     assert named.placer == options.placer
     assert named.like == "orders"
 
 
 def test_ignored_racks_need_no_locator() -> None:
-    options = parse_placement(LocatorOptions("file", "path=/racks.json"), ignore_racks=True)
+    options = PlacingOptions("file", "path=/racks.json", ignore_racks=True).parse()
     assert isinstance(options.locator, MetadataLocator)
 
 
@@ -60,26 +56,21 @@ def test_ignored_racks_need_no_locator() -> None:
         ({"placement": "nope"}, "there is no placer 'nope': choose one of"),
         ({"placement_properties": "x"}, "--placement-properties: property 1 is not of the form"),
         (
-            {"locators": LocatorOptions(None, "a=b")},
+            {"rack_locator_properties": "a=b"},
             "--rack-locator-properties without",
         ),
-        ({"locators": LocatorOptions("file")}, "file needs the property path"),
+        ({"rack_locator": "file"}, "file needs the property path"),
         ({"brokers": "1,,2"}, "--brokers 1,,2: '' is not a broker id"),
         ({"brokers": "3-1"}, "'3-1' is not a range of broker ids"),
         ({"brokers": "-1"}, "'-1' is not a broker id: write, for example, 0,1,4-6"),
     ],
 )
 def test_contradicting_options_are_errors(given: dict[str, Any], message: str) -> None:
+    of_topics = {name: given[name] for name in ("like", "brokers") if name in given}
+    options = {name: value for name, value in given.items() if name not in of_topics}
     with pytest.raises(InvalidOptionError) as error:
-        parse_placement(**given)
+        PlacingOptions(**options).parse(**of_topics)
     assert message in str(error.value)
-
-
-def test_broker_ids() -> None:
-    assert parse_broker_ids("--brokers", "5") == {5}
-    assert parse_broker_ids("--brokers", " 1 , 7-9 ") == {1, 7, 8, 9}
-    with pytest.raises(InvalidOptionError, match="--drain x: 'x' is not a broker id"):
-        parse_broker_ids("--drain", "x")
 
 
 def test_key_value_pairs() -> None:
@@ -126,7 +117,3 @@ def test_options_that_match_no_topic_are_errors(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=problem):
         TopicOptions(topics, exclude).match(TOPICS)
-
-
-def test_a_cluster_without_topics() -> None:
-    assert TopicOptions(None, "a").match(()) == frozenset()

@@ -7,16 +7,15 @@ import json
 import logging
 import re
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
 import rackward
 from placement_core import InvalidOptionError
-from rackward.cli.options import RunOptions
+from rackward.cli.options import LogFormat, RunOptions
 from rackward.cli.output import (
     confirm,
     escape_controls,
@@ -59,15 +58,6 @@ def test_consoles_escape_control_characters_in_lines_and_cells(
     assert "first line\nsecond \\x1b[1m line" in shown
 
 
-def test_text_objects_in_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = table("finding")
-    rows.add_row(Text("member \x1b[2J\x9b1m \u202e", style="red"))
-    stdout().print(Padding(rows, (0, 0, 0, 2)))
-    shown = capsys.readouterr().out
-    assert "member \\x1b" in shown
-    assert all(line.isprintable() for line in shown.split("\n"))
-
-
 def test_json_has_no_control_characters_and_is_read_as_it_was(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -83,21 +73,8 @@ def test_json_has_no_control_characters_and_is_read_as_it_was(
 FORGED = "x\n2026-01-01 00:00:00,000 CRITICAL forged\r\x1b[31m\u2028\u202e"
 
 
-@pytest.mark.parametrize(
-    "logger",
-    [
-        "rackward.controller",
-        "rackward.topics.pending_replicas",
-        "rackward.collector",
-        "rackward.placement_service",
-        "rackward.assignors",
-        "rackward.traffic",
-    ],
-)
-def test_a_logged_message_is_one_short_line(
-    logger: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = logging.getLogger(logger)
+def test_a_logged_message_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("rackward.topics.pending_replicas")
     with log_to_stderr("rackward"):
         log.warning("group=%s", FORGED)
         log.warning("group=%s", "g" * 32_768)
@@ -109,6 +86,23 @@ def test_a_logged_message_is_one_short_line(
         assert f" {level} " in line[:40]
         assert len(line) < 4 * 2000
     assert "group=x\\n2026-01-01 00:00:00,000 CRITICAL forged\\r\\x1b[31m\\u2028\\u202e" in lines[0]
+
+
+def test_json_logs_are_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with log_to_stderr("rackward", LogFormat.JSON):
+        try:
+            raise OSError(FORGED)
+        except OSError:
+            logging.getLogger("rackward.lead").warning("group=%s", FORGED, exc_info=True)
+        logging.getLogger("rackward.lead").info("%s", FORGED * 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.isprintable() for line in lines)
+    warning, info = map(json.loads, lines)
+    assert (warning["level"], warning["logger"]) == ("WARNING", "rackward.lead")
+    assert warning["message"] == f"group={FORGED}"
+    assert "OSError: x" in warning["exception"]
+    assert datetime.fromisoformat(warning["time"]).utcoffset() == timedelta()
+    assert (len(info["message"]), "exception" in info) == (2000, False)
 
 
 def test_no_command_logs_with_another_handler() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from rich.console import Console
 from typer.main import get_command
 
 from placement_core import TopicPartition
@@ -18,6 +16,7 @@ from rackward.cli.output import format_json
 from rackward.cli.placement import app as placement_app
 from rackward.cli.plan_output import PlanOutput, change_result, show_change, write_plan
 from rackward.reassignment import PlannedChange
+from tests.support.consoles import rendered
 from tests.support.plans import PLAN
 from tests.support.simulated_cluster import cluster_state
 
@@ -34,11 +33,10 @@ CHANGE = PlannedChange(
 
 
 def shown(change: PlannedChange, *, all_partitions: bool = False, width: int = 80) -> str:
-    file = io.StringIO()
-    console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
-    racks = change.view.racks()
-    show_change(change_result(change), racks, console, all_partitions=all_partitions)
-    return file.getvalue()
+    result, racks = change_result(change), change.view.racks()
+    return rendered(
+        lambda console: show_change(result, racks, console, all_partitions=all_partitions), width
+    )
 
 
 def test_a_change_fits_80_columns() -> None:
@@ -69,11 +67,12 @@ def test_json_of_a_change() -> None:
         "partition": 0,
         "before": [0],
         "after": [0, 2, 4],
+        "leader": 0,
         "bytes": 1_500_000,
     }
     assert sum(each["replicas_after"] for each in fields["brokers"]) == 94
     assert fields["localities"][0] == {
-        "readers": "billing",
+        "name": "billing",
         "partitions": 30,
         "before": 10,
         "after": 30,

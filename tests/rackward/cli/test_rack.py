@@ -88,19 +88,6 @@ def test_json() -> None:
     }
 
 
-def test_json_without_a_rack() -> None:
-    result = rack("--json")
-    assert result.exit_code == 1
-    assert json.loads(result.stdout) == {
-        "schema_version": 1,
-        "command": "rack",
-        "rack": None,
-        "source": None,
-        "failures": [],
-        "silent": [],
-    }
-
-
 def test_an_unknown_source_is_a_usage_error() -> None:
     result = rack("--from", "aws")
     # rackward.cli.main.main prints it as one line and exits with status 2.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,12 +13,11 @@ import pytest
 from rackward.collector import (
     ClusterSource,
     Collector,
-    Schedule,
     SinkError,
     Snapshot,
     SourceError,
 )
-from rackward.collector.collector import RateLimiter, Worker
+from rackward.collector.collector import RateLimiter, Worker, first_time, next_time
 from rackward.kafka import UnauthorizedError, UnreachableError
 from tests.support.traffic_frames import snapshot
 from tests.support.waiting import Clock
@@ -173,9 +171,14 @@ def test_new_faults_are_logged(caplog: pytest.LogCaptureFixture, worker: MakeWor
     assert subject.result.faults == 12
 
 
-def collector(sink: MemorySink, connect: Callable[[ClusterSource], Any], *names: str) -> Collector:
+def collector(
+    sink: MemorySink,
+    connect: Callable[[ClusterSource], Any],
+    *names: str,
+    interval: float = 0.5,
+) -> Collector:
     sources = [ClusterSource(name, {}) for name in names]
-    return Collector(sources, sink, connect, interval=0.5)
+    return Collector(sources, sink, connect, interval=interval)
 
 
 def test_an_unexpected_error_is_raised_after_the_sink_is_closed() -> None:
@@ -221,22 +224,17 @@ def no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rackward.collector.collector.JITTER", 0.0)
 
 
-def schedule(interval: float = 60.0) -> Schedule:
-    return Schedule(interval, random.Random(1))
-
-
 @pytest.mark.usefixtures("no_jitter")
 def test_times_are_multiples_of_the_interval() -> None:
-    assert schedule().next(600.0) == 660.0
-    assert schedule().next(601.5) == 660.0
-    assert schedule().next(659.9) == 660.0
+    assert next_time(600.0, 60.0) == 660.0
+    assert next_time(601.5, 60.0) == 660.0
+    assert next_time(659.9, 60.0) == 660.0
     # A snapshot took longer than the interval: one time is skipped.
-    assert schedule().next(725.0) == 780.0
+    assert next_time(725.0, 60.0) == 780.0
 
 
 def test_the_jitter_is_limited() -> None:
-    subject = schedule()
-    delays = [subject.next(600.0) - 660.0 for _ in range(200)]
+    delays = [next_time(600.0, 60.0) - 660.0 for _ in range(200)]
     assert min(delays) >= 0
     assert max(delays) <= 6.0
     assert max(delays) - min(delays) > 4.0
@@ -244,25 +242,25 @@ def test_the_jitter_is_limited() -> None:
 
 @pytest.mark.usefixtures("no_jitter")
 def test_failures_increase_the_delay() -> None:
-    assert schedule().next(601.0, failures=1) == 660.0
-    waits = [schedule().next(601.0, failures=n) - 601.0 for n in range(2, 9)]
+    assert next_time(601.0, 60.0, failures=1) == 660.0
+    waits = [next_time(601.0, 60.0, failures=n) - 601.0 for n in range(2, 9)]
     assert waits == [120.0, 240.0, 480.0, 600.0, 600.0, 600.0, 600.0]
-    assert schedule(3600.0).next(0.0, failures=1000) == 3600.0
+    assert next_time(0.0, 3600.0, failures=1000) == 3600.0
 
 
 @pytest.mark.usefixtures("no_jitter")
 def test_a_restarted_collector_keeps_its_times() -> None:
-    assert schedule().first(700.0, None) == 700.0
-    assert schedule().first(700.0, 601.0) == 700.0
-    assert schedule().first(650.0, 601.0) == 660.0
+    assert first_time(700.0, 60.0, None) == 700.0
+    assert first_time(700.0, 60.0, 601.0) == 700.0
+    assert first_time(650.0, 60.0, 601.0) == 660.0
     # The last snapshot is in the future, because the clock was set back.
-    assert schedule().first(650.0, 9999.0) == 650.0
+    assert first_time(650.0, 60.0, 9999.0) == 650.0
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("inf")])
 def test_invalid_intervals(interval: float) -> None:
     with pytest.raises(SourceError):
-        schedule(interval)
+        collector(MemorySink(), lambda _: None, "east", interval=interval)
 
 
 def test_the_rate_of_requests_is_limited() -> None:

@@ -75,3 +75,6 @@ def test_ready_during_long_work_while_the_lease_is_confirmed() -> None:
     clock.now += READY_SECONDS
     controller.heartbeat(lease)
     assert not controller.readiness().ready
+    status = controller.status()
+    assert status["seconds_since_last_response"] == READY_SECONDS + 10.0
+    assert (status["active"], status["passes"], status["groups"]) == (False, 0, [])

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rack_traffic.writers import Writers
 from rackward.config_files import ConfigError
 from rackward.controller.config import (
     ControllerConfig,
-    LeaderLayoutConfig,
+    FollowConfig,
     ListenConfig,
+    Placement,
+    UnderReplicated,
     read_config,
 )
 from rackward.lead import PROTOCOL_STRATEGIES, TakeOver, TakeOverPolicy
@@ -39,10 +42,14 @@ service:
 health:
   listen: off
 leaders:
-  every: 1.5h
-  groups: [orders, billing-*]
+  follow: [orders, billing-*]
   min_gain: 0.2
-  min_interval: 2h
+  min_rate: 5kB/s
+  settle: 1.5m
+  rest: 2h
+  elections_per_hour: 60
+  max_imbalance: 0.5
+  writers: a=3,b=1
 """
 
 
@@ -61,23 +68,28 @@ def test_all_settings(tmp_path: Path) -> None:
     config = read_config(write(tmp_path, COMPLETE), read_properties)
     assert config == ControllerConfig(
         properties={"sasl.password": "hidden", "bootstrap.servers": "kafka-1:9092"},
-        placer="multi-level",
-        placer_properties={"seed": "7", "flag": "true"},
-        locator="static",
-        locator_properties={"1": "/dc1/a"},
-        ignore_racks=True,
-        allow_under_replicated=True,
-        partitions_at_once=12,
-        throttle=1_500_000,
+        placement=Placement(
+            placer="multi-level",
+            properties={"seed": 7, "flag": True},
+            locator="static",
+            locator_properties={1: "/dc1/a"},
+            ignore_racks=True,
+        ),
+        under_replicated=UnderReplicated(allowed=True, partitions_at_once=12, throttle="1.5MB/s"),
         service=ListenConfig(
             "::1",
             9480,
             MutualTls(*(str(tmp_path / f) for f in ("ca.pem", "controller.pem", "controller.key"))),
         ),
         health=None,
-        leaders=LeaderLayoutConfig(5400.0, ("orders", "billing-*"), 0.2, 7200.0),
+        leaders=FollowConfig(
+            *(("orders", "billing-*"), 0.2, 5000.0, 90.0, 7200.0, 60, 0.5),
+            Writers({"*": {"a": 0.75, "b": 0.25}}),
+        ),
     )
+    assert config.under_replicated.rate == 1_500_000
     assert "hidden" not in repr(config)
+    assert "/dc1/a" not in repr(config)
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -88,9 +100,9 @@ def test_defaults(tmp_path: Path) -> None:
         service=ListenConfig("127.0.0.1", 9480),
         health=ListenConfig("127.0.0.1", 9481),
     )
-    assert not config.allow_under_replicated
+    assert not config.under_replicated.allowed
     assert config.leaders is None
-    assert config.throttle is None
+    assert config.under_replicated.rate is None
 
 
 def test_groups_to_lead(tmp_path: Path) -> None:
@@ -128,7 +140,8 @@ def test_errors_of_groups_to_lead(tmp_path: Path, settings: str, message: str) -
 )
 def test_throttle(tmp_path: Path, written_as: str, rate: int | None) -> None:
     text = f"{CLUSTER}under_replicated: {{throttle: {written_as}, partitions_at_once: 500}}"
-    assert read_config(write(tmp_path, text), read_properties).throttle == rate
+    config = read_config(write(tmp_path, text), read_properties)
+    assert config.under_replicated.rate == rate
 
 
 CLUSTER = "cluster: {bootstrap_servers: 'k:1'}\n"
@@ -175,18 +188,14 @@ CLUSTER = "cluster: {bootstrap_servers: 'k:1'}\n"
         (CLUSTER + "service: {listen: here}", "listen is 'here': write HOST:PORT, or off"),
         (CLUSTER + "service: {cert_file: x.pem}", "TLS requires ca_file and cert_file"),
         (CLUSTER + "health: {port: 1}", "health: unknown setting 'port'; the settings are listen"),
-        (CLUSTER + "leaders: {every: 5s, groups: [a]}", "write a time of at least 1m"),
-        (CLUSTER + "leaders: {every: daily, groups: [a]}", "every is 'daily'"),
-        (CLUSTER + "leaders: {every: 6h}", "groups is missing"),
-        (
-            CLUSTER + "leaders: {every: 6h, groups: 7}",
-            "groups is 7: write a text, or a list of texts",
-        ),
-        (CLUSTER + "leaders: {every: 6h, groups: [a], min_gain: 2}", "from 0 to 1"),
-        (
-            CLUSTER + "leaders: {every: 6h, groups: [a], min_interval: soon}",
-            "min_interval is 'soon': write a time such as 10m",
-        ),
+        (CLUSTER + "leaders: {every: 6h}", "unknown setting 'every'; the settings are follow"),
+        (CLUSTER + "leaders: {follow: 7}", "follow is 7: write a text, or a list of texts"),
+        (CLUSTER + "leaders: {min_gain: 2}", "from 0 to 1"),
+        (CLUSTER + "leaders: {min_rate: fast}", "min_rate fast: expected a number of bytes"),
+        (CLUSTER + "leaders: {rest: soon}", "rest is 'soon': write a time such as 10m"),
+        (CLUSTER + "leaders: {elections_per_hour: 0}", "a whole number from 1"),
+        (CLUSTER + "leaders: {max_imbalance: .inf}", "from 0 to 1000"),
+        (CLUSTER + "leaders: {writers: [a]}", "writers 'a': give RACK=SHARE"),
     ],
 )
 def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:

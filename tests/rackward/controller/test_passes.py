@@ -85,7 +85,12 @@ def test_records_are_written_before_reassignments_are_requested() -> None:
     reconciler.run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: (0, 1, 2)})]
     assert reconciler.status == ReconcileStatus(
-        active=True, records=1, partitions=1, in_progress=1, waiting=0, offsets=1, read=1
+        active=True,
+        pending_records=1,
+        pending_partitions=1,
+        partitions_in_progress=1,
+        topic_offsets=1,
+        topic_offsets_read=1,
     )
     assert reconciler.requested == 1
     assert lease.records["t/i"].assigned == {0: (0, 1, 2)}

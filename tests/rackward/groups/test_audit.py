@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from assignors.explain import Reason
+from assignors.explain import Reason, RemedyKind
 from placement_core import RACK_AWARE_SELECTOR, ClusterView, TopicPartition, parse_rack
 from placement_core.leaders import plan_leaders
 from rack_traffic.prices import PriceRule, PriceTable
+from rack_traffic.report.format import Currency
+from rack_traffic.writers import parse_writers
+from rackward.cli.audit import write_lines
 from rackward.groups.audit import SECONDS_PER_MONTH, audit_reading, groups_sharing_topics
 from rackward.groups.audit_report import AuditReport, SelectorBrokers
 from rackward.groups.explain import explain_group
@@ -212,11 +215,49 @@ def test_groups_without_figures_are_last_with_the_reason() -> None:
     ]
     reasons = {row.group: row.reason or "" for row in report.groups}
     assert reasons["reads"] == ""
-    assert "protocol type connect" in reasons["connect"]
+    assert "workers of a Connect cluster" in reasons["connect"]
     assert reasons["empty"].startswith("has no members (state Empty)")
     assert "is rebalancing" in reasons["rebalancing"]
     assert reasons["secret"] == "not authorized: grant it"
     assert report.totals.now.off_rack == 2
+
+
+def test_members_of_a_share_group_read_equal_parts() -> None:
+    """Partition 0, led in a, is read in a, b and c; 4, led in b, in a; 5 by nobody."""
+    share = group(
+        "s", [(0, 1, 4), (0, 2, 3), (0,)], type="share", protocol_type="share", protocol="simple"
+    )
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 6.0))
+    (row,) = audit(reading(STATE, share), rates).groups
+    assert row.now is not None
+    assert row.layout is not None
+    assert (row.partitions, row.local, row.unknown, row.now.off_rack) == (8, 2, 1, 5)
+    # Two thirds of 0, and all of 2, 3 and 4.
+    assert (row.now.crossing, row.rate) == (22.0, 30.0)
+    assert (row.assignor, row.assignor_usable) == (row.now, False)
+    assert (row.layout.off_rack, row.layout.crossing) == (2, 4.0)
+    assert [step.kind for step in row.steps] == [StepKind.MOVE_LEADERS]
+    explained = explain_group(share, only(STATE.view, share), HostRacks()).explanation
+    counts = {finding.reason: finding.count for finding in explained.findings}
+    assert counts == {Reason.NOT_OPTIMAL: 5, Reason.UNREAD: 1}
+    (fit,) = explained.findings[0].remedies
+    assert (fit.kind, fit.off_rack_after) == (RemedyKind.FIT_LEADERS, 2)
+
+
+def test_moving_offsets_without_members_are_unattributed() -> None:
+    manual = group("manual", [], protocol_type="", state="Empty", protocol="")
+    idle = group("idle", [], protocol_type="", state="Empty", protocol="")
+    rates = ReadRates(committed={"manual": {TopicPartition("t", 3): 2e6}}, watched_seconds=10.0)
+    report = audit(reading(STATE, manual, idle, group("reads", [(0,)])), rates)
+    rows = {row.group: row for row in report.groups}
+    now = rows["manual"].now
+    assert now is not None
+    assert (now.off_rack, now.crossing, now.unknown) == (0, 0.0, 2e6)
+    assert (rows["manual"].partitions, rows["manual"].unknown) == (1, 1)
+    assert "(assign())" in (rows["manual"].reason or "")
+    assert report.totals.now.unknown == 2e6
+    assert rows["idle"].now is None
+    assert "start its consumers" not in (rows["idle"].reason or "")
 
 
 def test_missing_topic_and_cluster_without_topics() -> None:
@@ -267,6 +308,32 @@ def test_brokers_and_members_without_racks() -> None:
     ).groups[0]
     assert (mapped.rackless_members, mapped.now and mapped.now.off_rack) == (0, 5)
     assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
+
+
+def test_writes_with_all_steps_have_the_leaders_of_the_layout() -> None:
+    """All members are in a: the layout leaves b and c, which write two thirds, without leaders."""
+    shares = group("g", [(0, 1), (2, 3), (4, 5)])
+    in_a = replace(shares, members=tuple(replace(each, rack="a") for each in shares.members))
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6))
+    report = audit_reading(reading(STATE, in_a), rates, PriceTable(), HostRacks())
+    assert report.totals.layout is not None
+    assert report.totals.layout.off_rack == 0
+    assert report.writes is not None
+    assert report.writes_after is not None
+    month = 730 * 3600 / 1000 * 0.02
+    assert report.writes.rack_aware_cost == 0.0
+    assert report.writes_after.rack_aware_cost == pytest.approx(4 * month)
+    assert [each.kind for each in report.steps] == [StepKind.USE_PARTITIONER]
+    # 2 MB/s fewer are read across racks, and 4 of 4 MB/s are written across as now.
+    text = dict(write_lines(report, Currency("$")))["Rack-aware writes"]
+    assert text == "save $210 a month, and with all steps $105"
+    # All that is written comes from a.
+    report = audit_reading(
+        reading(STATE, in_a), rates, PriceTable(), HostRacks(), writers=parse_writers(["a=1"])
+    )
+    assert report.writes is not None
+    assert (report.writes.crossing, report.writes.rack_aware_cost) == (2e6, 0.0)
+    assert "Producers are assumed a 1, and to write without keys." in report.rates.assumptions
 
 
 def test_groups_share_topics_through_other_groups() -> None:

@@ -49,6 +49,7 @@ def gains(
     ("client_id", "library"),
     [
         ("consumer-billing-3", Library.JAVA),
+        ("connector-consumer-billing-3", Library.CONNECT),
         ("billing-7f-StreamThread-1-consumer", Library.STREAMS),
         ("rdkafka", Library.LIBRDKAFKA),
         ("kafka-python-3.0.12", Library.KAFKA_PYTHON),
@@ -168,6 +169,11 @@ def test_assignor_comes_first_and_commands_are_quoted() -> None:
         (group("rdkafka"), StepKind.SET_CLIENT_RACK, '"client.rack": "az1"'),
         (group("kgo"), StepKind.SET_CLIENT_RACK, 'kgo.Rack("az1")'),
         (group("any"), StepKind.SET_CLIENT_RACK, "client.rack=az1"),
+        (
+            group("connector-consumer-sink-0"),
+            StepKind.SET_CLIENT_RACK,
+            "consumer.client.rack=az1",
+        ),
         (
             group("x", protocol="leader-rack-aware-range"),
             StepKind.SET_CLIENT_RACK,

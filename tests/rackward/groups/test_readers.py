@@ -87,14 +87,6 @@ def test_members_without_a_rack_are_counted_and_can_be_mapped() -> None:
     assert demand_of_group(STICKY, mapping)[0].consumers == {"a": 2, "b": 1, "c": 1}
 
 
-def test_a_mapping_matches_every_spelling_of_an_ipv6_address() -> None:
-    # Java reports ::1 as 0:0:0:0:0:0:0:1.
-    local = replace(member("m1", None), host="/0:0:0:0:0:0:0:1")
-    group = replace(STICKY, members=(local,))
-    (demand,) = demand_of_group(group, HostRacks.parse_option("--mapping", "::1=a"))
-    assert demand.consumers == {"a": 1}
-
-
 OWNERS = Group(
     id="audit",
     type="classic",

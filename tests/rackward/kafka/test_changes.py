@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.admin import AlterConfigOp as ConfigOp
 
 from placement_core import RackwardError, TopicPartition
 from rackward.kafka import AdminConnection, AdminTimeoutError
-from rackward.kafka.configs import ALL_BROKERS, ConfigChange, ConfigOp, alter_configs
+from rackward.kafka.configs import ALL_BROKERS, ConfigChange, alter_configs
 from rackward.kafka.reassignments import elect_preferred_leaders, reassign
 from rackward.units import Deadline
 

@@ -11,10 +11,16 @@ from uuid import uuid4
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from assignors.assignment import NOTHING_ASSIGNED
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED, SubscriptionReader
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError
-from rackward.kafka.groups import LEADER_MARKER, ListedGroup, describe_classic_groups, list_groups
+from rackward.kafka.groups import (
+    LEADER_MARKER,
+    GroupKind,
+    ListedGroup,
+    describe_classic_groups,
+    describe_groups,
+    list_groups,
+)
 from rackward.units import Deadline
 from tests.support.kafka_python import assignment_bytes
 
@@ -143,3 +149,89 @@ def test_members_that_lead_are_no_consumers() -> None:
     admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADER_MARKER))
     ((group,), _) = describe_classic_groups(admin, 1, ["g"])
     assert (group.leader, len(group.members)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("type", "protocol_type", "kind"),
+    [
+        ("classic", "consumer", GroupKind.CLASSIC),
+        ("classic", "connect", GroupKind.CONNECT),
+        ("classic", "", GroupKind.MANUAL),
+        ("classic", "sr", GroupKind.OTHER),
+        ("consumer", "consumer", GroupKind.CONSUMER),
+        ("share", "share", GroupKind.SHARE),
+        ("streams", "streams", GroupKind.STREAMS),
+        ("yet-to-come", "consumer", GroupKind.OTHER),
+    ],
+)
+def test_kinds_of_groups(type: str, protocol_type: str, kind: GroupKind) -> None:
+    assert ListedGroup("g", protocol_type, type).kind is kind
+
+
+def test_members_of_share_and_streams_groups() -> None:
+    """A task reads its partition of each source topic of its subtopology."""
+    member = {"member_id": "m", "rack_id": "a", "client_id": "c", "client_host": "/127.0.0.1"}
+
+    class Admin:
+        def send(self, operation: str, request: Any, *, node: int, deadline: Deadline) -> Any:  # noqa: ARG002
+            (group_id,) = request.group_ids
+            group: dict[str, Any] = {"group_id": group_id, "group_state": "Stable", "error_code": 0}
+            share = request.name == "ShareGroupDescribeRequest"
+            group |= SHARE if share else STREAMS
+            group["members"] = [member | group["members"]]
+            return _namespace({"groups": [group]})
+
+    listed = [ListedGroup("s", "share", "share"), ListedGroup("k", "streams", "streams")]
+    groups, refused = describe_groups(Admin(), 0, listed)  # type: ignore[arg-type]
+    assert not refused
+    found = {group.id: (group.kind, group.generation, group.members[0]) for group in groups}
+    kind, epoch, reader = found["s"]
+    assert (kind, epoch, reader.rack) == (GroupKind.SHARE, 3, "a")
+    assert (reader.topics, reader.assignment) == (frozenset({"t"}), {"t": (0, 2)})
+    kind, epoch, reader = found["k"]
+    assert (kind, epoch, reader.rack) == (GroupKind.STREAMS, 4, "a")
+    assert reader.topics == {"left", "right", "app-repartition"}
+    assert reader.assignment == {"left": (0, 3), "right": (0, 3), "app-repartition": (1,)}
+
+
+SHARE: dict[str, Any] = {
+    "group_epoch": 3,
+    "assignor_name": "simple",
+    "members": {
+        "subscribed_topic_names": ["t"],
+        "assignment": {"topic_partitions": [{"topic_name": "t", "partitions": [0, 2]}]},
+    },
+}
+STREAMS: dict[str, Any] = {
+    "group_epoch": 4,
+    "topology": {
+        "subtopologies": [
+            {
+                "subtopology_id": "0",
+                "source_topics": ["left", "right"],
+                "repartition_source_topics": [],
+            },
+            {
+                "subtopology_id": "1",
+                "source_topics": [],
+                "repartition_source_topics": [{"name": "app-repartition"}],
+            },
+        ]
+    },
+    "members": {
+        "instance_id": None,
+        "assignment": {
+            "active_tasks": [
+                {"subtopology_id": "0", "partitions": [0, 3]},
+                {"subtopology_id": "1", "partitions": [1]},
+            ],
+            "standby_tasks": [{"subtopology_id": "0", "partitions": [1]}],
+        },
+    },
+}
+
+
+def _namespace(value: Any) -> Any:
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: _namespace(each) for name, each in value.items()})
+    return [_namespace(each) for each in value] if isinstance(value, list) else value

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky
-from assignors.assignment import NOTHING_ASSIGNED
-from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, SubscriptionReader
+from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED, SubscriptionReader
+from assignors.encoding import encode_assignment
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Plan
 from rackward.groups.host_racks import HostRacks
@@ -46,7 +46,7 @@ def run(
     cluster = cluster_metadata(RACKS, leaders)
     deleted = frozenset(topic for topic in group.topics if topic not in leaders)
     result = group.assign(protocol, generation, members, joined, cluster, deleted, now)
-    written = {m.id: NOTHING_ASSIGNED for m in members} | result.assignments.encode()
+    written = {m.id: NOTHING_ASSIGNED for m in members} | encode_assignment(result.assigned)
     read = SubscriptionReader().read_assignment
     return {
         member: {topic: list(numbers) for topic, numbers in read(data).items()}
@@ -183,17 +183,3 @@ def test_no_bytes_of_members_stop_a_rebalance(sent: list[bytes], protocol: str) 
     assigned = run(assigner(), protocol, [*members, *good], {"t": EVEN})
     numbers = sorted(p for each in assigned.values() for p in each.get("t", []))
     assert numbers == [0, 1, 2, 3, 4, 5]
-
-
-def test_unrevoked_claim_expires_until_new_leader() -> None:
-    group = assigner()
-    false = RawMember("x-1", None, subscription([], owned={"t": [0, 1]}, generation=1))
-    members = [*members_in("a"), false]
-    counts = []
-    for generation in (1, 2, 3, 4):
-        run(group, "cooperative-sticky", members, {"t": [0, 1]}, generation)
-        counts.append(group.metrics.withheld)
-        group.on_revocation_timeout()
-    group.follow()
-    run(group, "cooperative-sticky", members, {"t": [0, 1]}, 6)
-    assert [*counts, group.metrics.withheld] == [2, 2, 0, 0, 2]

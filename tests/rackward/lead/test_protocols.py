@@ -75,15 +75,6 @@ class TestListedProtocols:
         assert names[0] == "sticky"
         assert sorted(names) == sorted(DEFAULT_PROTOCOLS)
 
-    def test_without_one_in_use_the_order_is_that_of_the_table(self) -> None:
-        names = [name for name, _ in listed_protocols(DEFAULT_PROTOCOLS, None)]
-        assert names == list(DEFAULT_PROTOCOLS)
-
-    def test_the_subscription_is_empty_for_other_clients(self) -> None:
-        decoded = ConsumerProtocolSubscription.decode(EMPTY_SUBSCRIPTION)
-        assert (decoded.topics, decoded.user_data) == ([], None)
-        assert subscription([], version=0) == EMPTY_SUBSCRIPTION
-
 
 class TestParseProtocols:
     def test_names_are_added_to_the_defaults(self) -> None:
@@ -126,11 +117,6 @@ class TestUserData:
         assert read_foreign_user_data(struct.pack(">i", 12)) == ({}, 12)
         assert read_foreign_user_data(struct.pack(">i", -9)) == ({}, -1)
 
-    @given(st.binary(max_size=200))
-    def test_any_bytes_are_read(self, data: bytes) -> None:
-        _, generation = read_foreign_user_data(data)
-        assert generation >= -1
-
     @given(st.binary(max_size=100), st.lists(st.sampled_from(["t", "orders"]), max_size=3))
     def test_splitting_keeps_the_rest(self, data: bytes, topics: list[str]) -> None:
         whole = subscription(topics, data, {"t": [1]}, 4, "a")
@@ -172,11 +158,6 @@ class TestReadMembers:
         member = RawMember("m", None, subscription(["t"], None, {"t": [4]}, 5))
         assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
 
-    def test_members_that_say_nothing_get_back_what_they_had(self) -> None:
-        previous = PreviousAssignment([RawMember("m", None, b"")], {"m": {"t": [2]}}, 8)
-        member = RawMember("m", None, subscription(["t"]))
-        assert self.read("roundrobin", member, previous=previous) == {"m": ({"t": [2]}, 8, False)}
-
     def test_cooperative_members_that_own_nothing_own_nothing(self) -> None:
         previous = PreviousAssignment([RawMember("m", None, b"")], {"m": {"t": [2]}}, 8)
         member = RawMember("m", None, subscription(["t"]))
@@ -208,12 +189,6 @@ class TestReadMembers:
         joined = read_members("range", strategy, members, NOTHING, {"m": "x", "n": "b"})
         assert joined.racks == ["a", "b"]
 
-    @given(st.sampled_from(sorted(DEFAULT_PROTOCOLS)), st.lists(st.binary(max_size=80), max_size=4))
-    def test_any_bytes_of_members_are_read(self, protocol: str, sent: list[bytes]) -> None:
-        members = [RawMember(f"m{at}", None, data) for at, data in enumerate(sent)]
-        joined = read_members(protocol, DEFAULT_PROTOCOLS[protocol], members, NOTHING)
-        assert {each.id for each in joined} <= {each.id for each in members}
-
 
 class TestMatchPrevious:
     def match(self, before: Sequence[RawMember], *members: RawMember) -> dict[str, Owned]:
@@ -233,11 +208,6 @@ class TestMatchPrevious:
     def test_by_client_id_and_host(self) -> None:
         before = [member("old-1", host="h1"), member("old-2", host="h2")]
         assert self.match(before, member("new", host="h2")) == {"new": {"t": [1]}}
-
-    def test_by_client_id_if_no_host_is_known(self) -> None:
-        old, new = f"c-{'0' * 36}", f"c-{'1' * 36}"
-        found = self.match([member(old, host=None)], member(new, client="", host=None))
-        assert found == {new: {"t": [0]}}
 
     def test_nobody_gets_what_a_present_member_had(self) -> None:
         assert self.match([member("m")], member("a"), member("m")) == {"m": {"t": [0]}}

@@ -71,11 +71,6 @@ class TestIdCost:
         ids = [f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}" for n in range(100, 400)]
         return {each: id_cost(each, others, mode) for each in ids}
 
-    def test_to_remove_a_leader_the_first_is_the_best(self) -> None:
-        costs = self.costs(self.FOREIGN, TakeOver.REMOVE)
-        for each, cost in costs.items():
-            assert cost == len(members_ahead(each, self.FOREIGN))
-
     def test_to_wait_the_second_is_the_best(self) -> None:
         costs = self.costs(self.FOREIGN, TakeOver.WAIT)
         assert min(costs.values()) == 0

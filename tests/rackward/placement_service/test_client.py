@@ -20,7 +20,6 @@ from rackward.placement_service import (
     NotAPlacementServiceError,
     PlacementServiceError,
     ServiceRefusedError,
-    ServiceTlsError,
     ServiceUnreachableError,
     create_replica_placement,
 )
@@ -290,12 +289,6 @@ def test_an_address_without_a_server() -> None:
 def test_invalid_arguments(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((InvalidOptionError, ValueError), match=message):
         call()
-
-
-def test_a_tls_alert_is_recognised() -> None:
-    alert = b"\x15\x03\x03\0\x02\x02\x28"
-    with serve(alert) as (address, _), pytest.raises(ServiceTlsError):
-        request(address)
 
 
 def test_the_address_may_have_a_host_name() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from placement_core import RackwardError
 from placement_core.placers import RackAlternatingPlacer
@@ -21,14 +17,8 @@ from rackward.placement_service import (
     place_replicas,
 )
 from rackward.placement_service.handler import handle, parse_request
-from rackward.placement_service.messages import (
-    CreateReplicaPlacementRequest,
-    CreateReplicaPlacementResponse,
-    decode,
-    encode,
-)
 from tests.support.placement import cluster
-from tests.support.placement_server import first_brokers, receive_all, request_frame, run_service
+from tests.support.placement_server import first_brokers, receive_all, run_service
 
 KIP_36 = cluster(["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"])
 
@@ -57,7 +47,6 @@ RESPONSE = bytes.fromhex(
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)
 int16s = st.integers(-(1 << 15), (1 << 15) - 1)
 brokers = st.lists(int32s, max_size=200)
-rows = st.lists(st.tuples(int32s, brokers), max_size=9)
 
 
 def respond(message: bytes, handler: PlacementHandler) -> bytes:
@@ -68,22 +57,6 @@ def respond(message: bytes, handler: PlacementHandler) -> bytes:
 
 def place_kip_36(request: PlacementRequest) -> Any:
     return place_replicas(request, KIP_36, RackAlternatingPlacer(start_index=0))
-
-
-def varint(value: int) -> bytes:
-    """Return an unsigned integer with seven bits in each byte, the lowest first."""
-    head = b""
-    while value >= 0x80:
-        head, value = head + bytes([value & 0x7F | 0x80]), value >> 7
-    return head + bytes([value])
-
-
-def packed_brokers(values: Sequence[int]) -> bytes:
-    return varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
-
-
-def test_frames_of_the_proposal() -> None:
-    assert respond(REQUEST, place_kip_36) == RESPONSE
 
 
 def test_frames_of_the_proposal_on_a_socket() -> None:
@@ -157,64 +130,6 @@ def test_api_versions(version: int, expected: str) -> None:
     body = {3: "00 02 61 02 62 00", 4: "00 02 61 02 62 00", 5: "ff ff ff"}.get(version, "")
     request = struct.pack(">hhih", 18, version, 42, 1) + b"x" + bytes.fromhex(body)
     assert respond(request, first_brokers) == bytes.fromhex(expected)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_kafka_python_reads_the_api_versions(version: int) -> None:
-    request = ApiVersionsRequest(
-        version=version, client_software_name="kafka-python", client_software_version="3"
-    )
-    response = respond(encode(request, 9, "c"), first_brokers)
-    decoded = ApiVersionsResponse.decode(io.BytesIO(response[4:]), version=version)
-    assert [(each.api_key, each.max_version) for each in decoded.api_keys] == [(18, 4), (68, 0)]
-    assert decoded.error_code == 0
-
-
-@given(int32s, int16s, st.booleans(), brokers, int32s)
-def test_bytes_of_requests(
-    partitions: int, factor: int, simple: bool, broker_ids: list[int], timeout_ms: int
-) -> None:
-    sent = request_frame(
-        partitions,
-        factor,
-        force_simple_placement=simple,
-        broker_ids=broker_ids,
-        timeout_ms=timeout_ms,
-    )
-    header = struct.pack(">hhih", 68, 0, 7, 4) + b"test" + b"\0"
-    body = (
-        struct.pack(">ih?", partitions, factor, simple)
-        + packed_brokers(broker_ids)
-        + struct.pack(">i", timeout_ms)
-        + b"\0"
-    )
-    assert sent == struct.pack(">i", len(header + body)) + header + body
-    decoded = decode(CreateReplicaPlacementRequest, sent[4:], 0)
-    assert (decoded.num_partitions, decoded.replication_factor) == (partitions, factor)
-    assert (decoded.force_simple_placement, decoded.timeout_ms) == (simple, timeout_ms)
-    assert decoded.node_id == broker_ids
-
-
-@given(rows)
-def test_bytes_of_responses(rows: list[tuple[int, list[int]]]) -> None:
-    message = encode(CreateReplicaPlacementResponse(version=0, replica_placement=rows), 9)
-    expected = b"".join(
-        struct.pack(">i", partition) + packed_brokers(replicas) + b"\0"
-        for partition, replicas in rows
-    )
-    assert message == struct.pack(">i", 9) + b"\0" + varint(len(rows) + 1) + expected + b"\0"
-    decoded = decode(CreateReplicaPlacementResponse, message, 0)
-    assert [(each.partition_id, each.replicas) for each in decoded.replica_placement] == rows
-    assert (decoded.error_code, decoded.error_message) == (0, None)
-
-
-@given(int16s.filter(bool), st.none() | st.text())
-def test_errors_are_decoded_as_they_were_encoded(code: int, text: str | None) -> None:
-    response = CreateReplicaPlacementResponse(
-        version=0, replica_placement=[], error_code=code, error_message=text
-    )
-    decoded = decode(CreateReplicaPlacementResponse, encode(response, 1), 0)
-    assert (decoded.error_code, decoded.error_message) == (code, text)
 
 
 def test_the_largest_variable_length_integer() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import struct
 import time
 import tracemalloc
@@ -12,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackward.placement_service import MalformedFrameError, create_replica_placement
@@ -21,12 +19,11 @@ from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,
     decode,
+    frame,
 )
 from rackward.placement_service.server import MAX_FRAME_BYTES
 from tests.rackward.placement_service.test_frames import brokers, int16s, int32s
 from tests.support.placement_server import receive_all, request_frame, run_service
-
-EXAMPLES, BASES, FRAMES = 250, 5, 40
 
 
 def decode_request(message: bytes) -> Any:
@@ -37,91 +34,18 @@ def decode_response(message: bytes) -> Any:
     return decode(CreateReplicaPlacementResponse, message, 0)
 
 
-def is_malformed(sent: bytes | bytearray) -> bool:
-    """Return whether these bytes contain no complete frame with a request."""
-    length = int.from_bytes(sent[:4], "big", signed=True)
-    if len(sent) < 4 or not 0 <= length <= MAX_FRAME_BYTES or len(sent) < 4 + length:
-        return True
-    try:
-        parse_request(bytes(sent[4 : 4 + length]))
-    except MalformedFrameError:
-        return True
-    return False
-
-
-def mutate(sent: bytes, rng: random.Random) -> bytes:
-    """Return these bytes with some changed, removed or added, so that they are malformed."""
-    while True:
-        changed = bytearray(sent or b"\0")
-        for _ in range(rng.randrange(3)):
-            byte = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-            changed[rng.randrange(len(changed))] = byte
-        if rng.random() < 0.3:
-            del changed[rng.randrange(len(changed)) :]
-        if rng.random() < 0.3:
-            added = rng.randbytes(rng.randrange(1, 9))
-            changed = bytearray(with_length(bytes(changed[4:]) + added, 0))
-        if is_malformed(changed):
-            return bytes(changed)
-
-
-def with_length(message: bytes, difference: int) -> bytes:
-    return (len(message) + difference).to_bytes(4, "big", signed=True) + message
-
-
-def other_request(key: int, version: int, body: bytes) -> bytes:
-    flexible = b"\0" if key == 68 and version >= 0 else b""
-    return with_length(struct.pack(">hhih", key, version, 1, -1) + flexible + body, 0)
-
-
-bases = st.one_of(
-    st.builds(
-        request_frame,
-        st.integers(1, 9),
-        st.integers(1, 3),
-        force_simple_placement=st.booleans(),
-        broker_ids=st.lists(st.integers(0, 9), max_size=5),
-    ),
-    st.binary(max_size=40),
-    st.builds(with_length, st.binary(max_size=40), st.just(0) | st.integers(-40, 1 << 30)),
-    st.builds(
-        other_request,
-        st.integers(0, 80).filter(lambda key: key != 18),
-        st.integers(0, 5),
-        st.binary(max_size=12),
-    ),
-)
-
-
-def test_ten_thousand_malformed_frames() -> None:
-    sent = 0
+def test_a_malformed_frame_ends_its_connection_and_no_other() -> None:
+    unknown_key = frame(struct.pack(">hhih", 3, 1, 1, -1) + b"\0\0\0\1")
     with run_service() as service:
-        # Hypothesis would take longer to generate all frames than the service to refuse them.
-        @settings(max_examples=EXAMPLES)
-        @given(st.lists(bases, min_size=BASES, max_size=BASES), st.randoms(use_true_random=True))
-        def send(generated: list[bytes], rng: random.Random) -> None:
-            nonlocal sent
-            frames = [each for each in generated if is_malformed(each)]
-            while len(frames) < FRAMES:
-                frames.append(mutate(rng.choice(generated), rng))
-            connections = [service.connect() for _ in frames]
-            for connection, frame in zip(connections, frames, strict=True):
+        for sent in (unknown_key, b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n"):
+            with service.connect() as connection:
                 # The service may have closed the connection already.
                 with suppress(OSError):
-                    connection.sendall(frame)
-                    connection.shutdown(socket.SHUT_WR)
-            for connection in connections:
-                with connection:
-                    assert receive_all(connection) == b""
-            sent += len(frames)
+                    connection.sendall(sent)
+                assert receive_all(connection) == b""
             assert create_replica_placement(str(service.address), 1, 2) == ((0, 1),)
-
-        send()
         metrics = service.metrics
-    assert sent >= 10_000
-    # Other frames are not counted: their connections end before the frame is complete.
-    assert metrics.invalid_frames > sent / 3
-    assert metrics.placements * FRAMES == sent
+    assert (metrics.invalid_frames, metrics.placements) == (3, 3)
 
 
 @pytest.mark.parametrize("read", [parse_request, decode_request, decode_response])
@@ -168,15 +92,7 @@ FIELDS = "00000001 0001 00"
     ],
 )
 def test_malformed_requests_cost_little_memory(text: str) -> None:
-    message = bytes.fromhex(text)
-    tracemalloc.start()
-    try:
-        with pytest.raises(MalformedFrameError):
-            parse_request(message)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 100_000
+    check_memory(parse_request, text)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +104,19 @@ def test_malformed_requests_cost_little_memory(text: str) -> None:
     ],
 )
 def test_malformed_responses_cost_little_memory(text: str) -> None:
-    message = bytes.fromhex("00000001 00" + text)
+    check_memory(decode_response, f"00000001 00 {text}")
+
+
+def check_memory(read: Callable[[bytes], Any], text: str) -> None:
+    """Check that reading malformed bytes allocates little memory."""
+    message = bytes.fromhex(text)
+    # The first message of a kind makes kafka-python's classes of it.
+    with pytest.raises(MalformedFrameError):
+        read(message)
     tracemalloc.start()
     try:
         with pytest.raises(MalformedFrameError):
-            decode_response(message)
+            read(message)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -113,20 +113,6 @@ def test_a_client_without_a_certificate_is_refused(files: Files) -> None:
         assert place_as(service, files.client)
 
 
-def test_an_authority_of_the_same_name_is_not_trusted(files: Files, tmp_path: Path) -> None:
-    fake = make_authority("ours")
-    with run_service(tls=files.service) as service:
-        with pytest.raises(ServiceTlsError):
-            place_as(service, _files(tmp_path, "fake", fake.sign("right"), fake))
-        ours = Path(files.client.ca_file)
-        mixed = _files(tmp_path, "mixed", fake.sign("right"), fake)
-        mixed = MutualTls(str(ours), mixed.cert_file, mixed.key_file)
-        with pytest.raises(ServiceTlsError):
-            place_as(service, mixed)
-        assert place_as(service, files.client)
-        assert service.metrics.requests == 2
-
-
 def test_a_plaintext_client_of_a_tls_port(files: Files) -> None:
     with run_service(tls=files.service) as service:
         with pytest.raises(PlacementServiceError, match="require"):
@@ -164,21 +150,11 @@ def test_a_client_refuses_a_service_of_another_name(files: Files, tmp_path: Path
 
 def test_a_handshake_that_takes_too_long(files: Files) -> None:
     with (
-        run_service(tls=files.service, HANDSHAKE_SECONDS=0.2) as service,
+        run_service(tls=files.service, STEP_SECONDS=0.2) as service,
         service.connect() as silent,
     ):
         assert receive_all(silent) == b""
         wait_for_failed_handshakes(service, 1)
-
-
-def test_idle_handshakes_are_evicted(files: Files) -> None:
-    with run_service(
-        tls=files.service, MAX_CONNECTIONS=4, HANDSHAKE_SECONDS=TEST_TIMEOUT
-    ) as service:
-        silent = [service.connect() for _ in range(12)]
-        assert place_as(service, files.client)
-        for each in silent:
-            each.close()
 
 
 def test_the_key_may_be_in_the_file_of_the_certificate(files: Files, tmp_path: Path) -> None:

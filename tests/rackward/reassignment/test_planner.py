@@ -12,8 +12,8 @@ from placement_core.cluster import Move
 from placement_core.locators import MetadataLocator
 from placement_core.placers import MultiLevelPlacer, RackAlternatingPlacer, SimplePlacer
 from rackward.kafka import ClusterState, Reassignment
-from rackward.reassignment import BatchLimits, PlanKind, RackSource
-from rackward.reassignment.plan import build_plan, format_plan, parse_plan, view_after
+from rackward.reassignment import BatchLimits, PlanKind, PlannedChange, RackSource
+from rackward.reassignment.plan import build_plan, format_plan, parse_plan
 from rackward.reassignment.planner import (
     ReassignmentRequest,
     check_not_reassigning,
@@ -143,7 +143,7 @@ def test_a_plan_of_moves() -> None:
     assert built.topic_ids.keys() == {"t"}
     assert built.sizes == {TopicPartition("t", 0): 7}
     assert parse_plan("p", format_plan(built)) == built
-    assert view_after(view, moves).replicas == {**view.replicas, **built.target}
+    assert PlannedChange(view, moves, {}).after.replicas == {**view.replicas, **built.target}
 
 
 def test_a_note_about_brokers_without_a_rack() -> None:

@@ -40,13 +40,11 @@ def run_throttled(
 ) -> tuple[list[Event], dict[str, str]]:
     """Return the events, and the throttle's settings in the ``with`` block."""
     emitted: list[Event] = []
-    state, _ = cluster.describe(["t"])
     others = {tp(number) for number in in_progress or ()}
     with throttled(
         cluster.throttle,
         rate,
-        state,
-        others,
+        cluster.live,
         lambda: others,
         emitted.append,
         cluster.clock,
@@ -147,14 +145,13 @@ def test_an_unauthorized_user_gets_the_error_without_retries(cluster: SimulatedC
 
 def test_the_removal_is_retried_for_a_while(cluster: SimulatedCluster) -> None:
     emitted: list[Event] = []
-    state, _ = cluster.describe(["t"])
-    with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
+    with throttled(cluster.throttle, 50, cluster.live, no_others, emitted.append, cluster.clock):
         cluster.configs.fails = AdminError("no broker responds")
         cluster.at[5.0] = lambda: setattr(cluster.configs, "fails", None)
     assert emitted == [events.ThrottleSet(50), events.ThrottleRemoved()]
     assert cluster.configs.settings == {}
     emitted.clear()
-    with throttled(cluster.throttle, 50, state, (), no_others, emitted.append, cluster.clock):
+    with throttled(cluster.throttle, 50, cluster.live, no_others, emitted.append, cluster.clock):
         cluster.configs.fails = AdminError("no broker responds")
     assert emitted == [events.ThrottleSet(50), events.ThrottleNotRemoved("no broker responds")]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.admin import AlterConfigOp as ConfigOp
 
 from placement_core import InvalidOptionError, TopicPartition
 from placement_core.cluster import Move
 from rackward.kafka import UnauthorizedError
-from rackward.kafka.configs import ConfigChange, ConfigOp
+from rackward.kafka.configs import ConfigChange
 from rackward.reassignment import throttle as throttle_module
 from rackward.reassignment.throttle import (
     FOLLOWER_RATE,

@@ -18,7 +18,6 @@ from rackward.testing.errors import ChecksumError
 from rackward.testing.kafka_jars import (
     KAFKA_VERSION,
     VERSION_VARIABLE,
-    Distribution,
     build_once,
     cache_directory,
     default_version,
@@ -80,12 +79,12 @@ DOWNLOAD = textwrap.dedent("""
     from pathlib import Path
     from rackward.testing import kafka_jars
 
-    def download(kafka, repository):
+    def download(name, folder, choose, pinned):
         with (Path(sys.argv[1]) / "downloads").open("a") as file:
             file.write("one\\n")
         time.sleep(0.5)
-        (kafka.directory / "libs").mkdir()
-        (kafka.directory / "libs" / "kafka.jar").touch()
+        folder.mkdir()
+        (folder / "kafka.jar").touch()
 
     kafka_jars._download = download
     print("ready", flush=True)
@@ -171,11 +170,11 @@ def test_a_failed_download_is_retried_once_and_reported(
 ) -> None:
     attempts = []
 
-    def download(_kafka: object, _repository: Path) -> None:
+    def copy_jars(_folder: Path, _choose: object) -> None:
         attempts.append(1)
         raise OSError("connection refused")
 
-    monkeypatch.setattr(kafka_jars, "_download", download)
+    monkeypatch.setattr(kafka_jars, "_copy_jars", copy_jars)
     with pytest.raises(
         DownloadError, match=r"Kafka 9\.9\.9 \(connection refused\): .*can be reached"
     ):
@@ -193,7 +192,7 @@ AGENT = "org/jolokia/jolokia-agent-jvm/2.2.9/jolokia-agent-jvm-2.2.9-javaagent.j
     [
         ({A: "right", AGENT: "agent"}, None),
         ({A: "wrong", AGENT: "agent"}, "the SHA-256 of a-1.jar is "),
-        ({A: "right"}, "jolokia-agent.jar is not among the expected jars"),
+        ({A: "right"}, "jolokia-agent-jvm-2.2.9-javaagent.jar is not among the expected jars"),
     ],
 )
 def test_jars_that_are_not_as_pinned_are_not_used(
@@ -207,18 +206,17 @@ def test_jars_that_are_not_as_pinned_are_not_used(
     table.write_text("".join(lines))
     downloads = []
 
-    def download(kafka: Distribution, _: Path) -> None:
-        downloads.append(kafka)
-        (kafka.directory / "libs").mkdir()
-        (kafka.directory / "libs" / "a-1.jar").write_text("right")
-        kafka.agent.write_text("agent")
-        if kafka.version == KAFKA_VERSION:
-            kafka_jars._check_jars(kafka)
+    def copy_jars(folder: Path, _choose: object) -> None:
+        downloads.append(folder)
+        (folder / "a-1.jar").write_text("right")
+        (folder / AGENT.rpartition("/")[2]).write_text("agent")
 
-    monkeypatch.setattr(kafka_jars, "_download", download)
+    monkeypatch.setattr(kafka_jars, "_copy_jars", copy_jars)
     monkeypatch.setattr(kafka_jars, "_JARS", table)
     if problem is None:
-        assert fetch_kafka(KAFKA_VERSION, tmp_path).jars
+        kafka = fetch_kafka(KAFKA_VERSION, tmp_path)
+        assert [jar.name for jar in kafka.jars] == ["a-1.jar"]
+        assert kafka.agent.read_text() == "agent"
     else:
         with pytest.raises(ChecksumError, match=f"is not used: {problem}"):
             fetch_kafka(KAFKA_VERSION, tmp_path)
@@ -229,7 +227,7 @@ def test_jars_that_are_not_as_pinned_are_not_used(
 def test_other_versions_are_said_to_be_unpinned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_jars, "_download", lambda kafka, _: kafka.directory.exists())
+    monkeypatch.setattr(kafka_jars, "_copy_jars", lambda folder, _: folder.exists())
     shown: list[str] = []
     fetch_kafka("3.9.1", tmp_path, shown.append)
     assert shown == ["downloading Kafka 3.9.1 (45 MB, once; the checksums of its jars are unknown)"]

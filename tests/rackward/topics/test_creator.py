@@ -11,18 +11,17 @@ from placement_core.audit import Kind, Severity, audit
 from placement_core.placers import PlacementError
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli.describe import description_of
-from rackward.cli.options import parse_placement
-from rackward.cli.plan_output import replicas_text
+from rackward.cli.options import PlacingOptions
 from rackward.kafka import ClusterState
 from rackward.topics.creator import pending_replicas
-from rackward.topics.health import Note, partition_health
+from rackward.topics.health import partition_health
 from rackward.topics.pending_replicas import layout_digest
 from rackward.topics.planner import plan_additional_partitions, plan_new_topics
 from tests.rackward.cli.test_describe import render
 from tests.support.simulated_cluster import cluster_state
 
 RACKS = ["a", "b", "c"]
-PLACEMENT = parse_placement(seed=1)
+PLACEMENT = PlacingOptions(seed=1).parse()
 
 
 def with_down(topics: dict[str, list[tuple[int, ...]]], down: list[int]) -> ClusterState:
@@ -105,10 +104,6 @@ def test_adding_partitions_to_under_replicated_topic_is_refused() -> None:
         plan_additional_partitions(before, ["t"], PLACEMENT, 2, None, targets)
 
 
-def test_placeholders_have_no_rack() -> None:
-    assert replicas_text((0, 1, -1, -2), {0: "a", 1: None}) == "0:a 1:- -1 -2"
-
-
 SHORT = with_down({"t": [(0, 1), (1, 0)], "u": [(0, 1)]}, [2])
 TARGETS = {
     TopicPartition("t", 0): ReplicationTarget(3),
@@ -118,7 +113,7 @@ TARGETS = {
 
 def test_descriptions_show_placeholders() -> None:
     health = partition_health(SHORT, {}, TARGETS)
-    assert health.notes == dict.fromkeys(TARGETS, (Note.PLACEHOLDERS,))
+    assert health.notes == dict.fromkeys(TARGETS, (Kind.PLACEHOLDERS,))
     description = description_of(SHORT, health, {}, ("t", "u"), (), TARGETS)
     shown = render(description, named=True, width=200)
     assert "0:a 1:b -1" in shown

@@ -56,12 +56,6 @@ def test_a_record_is_parsed_as_it_was_written(
     assert parse_record(record.key.encode(), record.record()) == record
 
 
-def test_a_million_partitions_make_a_short_record() -> None:
-    record = pending(rows=dict.fromkeys(range(1_000_000), (0, 1)))
-    assert len(record.record()) < 300
-    assert parse_record(record.key.encode(), record.record()).partitions == record.partitions
-
-
 @given(st.binary(max_size=80), st.binary(max_size=200))
 def test_random_bytes_are_not_a_record(key: bytes, value: bytes) -> None:
     with pytest.raises(InvalidRecordError):
@@ -82,14 +76,11 @@ VALID = json.loads(pending(assigned={0: (0, 1, 2)}, offline_replicas=[5]).record
         {"replication_factor": True},
         {"replication_factor": 17},
         {"replication_factor": 10**9},
-        {"partitions": [[0, 1_000_000]]},
-        {"partitions": [[0, 600_000], [600_001, 1_000_000]]},
-        {"partitions": [[0, 10**12]]},
-        {"partitions": [[5, 4]]},
-        {"partitions": [[0, 3], [2, 5]]},
-        {"partitions": [[-1, 0]]},
+        {"partitions": [0, 1_000_001]},
+        {"partitions": [5, 4]},
+        {"partitions": [4, 4]},
+        {"partitions": [-1, 0]},
         {"partitions": "all"},
-        {"offline_replicas": [1, 1]},
         {"offline_replicas": {"1": 2}},
         {"assigned": {"x": [1]}},
         {"assigned": {"0": [-1]}},
@@ -115,7 +106,6 @@ def test_internal_topics_are_refused() -> None:
 
 
 def test_the_partitions_of_all_records_are_limited() -> None:
-    """20 records of 140 bytes made a controller allocate 820 MB."""
     reader = PendingReplicasReader()
     large = pending(rows=dict.fromkeys(range(999_999), (0, 1))).record()
     reader.apply(b"t/i", large)

@@ -1,4 +1,4 @@
-"""The health port: ``/health/live``, ``/health/ready`` and ``/metrics`` for Prometheus."""
+"""The health port: ``/health/live``, ``/health/ready``, ``/status``, and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from placement_core import RackwardError
-from rackward.controller.reconcile import ReconcileStatus
-from rackward.lead import LeadStatus
-from rackward.lead.metrics import LeadMetrics
-from rackward.placement_service import Address, MutualTls, ServiceMetrics
+from rackward.placement_service import Address, MutualTls
 from rackward.placement_service.server import RateLimitedLog
 
 MAX_CONNECTIONS = 16
 TIMEOUT_SECONDS = 5.0
 
-log = logging.getLogger("rackward.controller")
+log = logging.getLogger("rackward.health")
 
 
 class PortError(RackwardError, OSError):
@@ -47,12 +42,12 @@ class Readiness:
 class HealthServer:
     """Serves the health port from a thread of its own until ``close``.
 
-    ``readiness`` is called for each request of ``/health/ready``. At most MAX_CONNECTIONS are open
-    at a time; more are closed at once, and a client that sends or receives nothing for
-    TIMEOUT_SECONDS is disconnected. With ``tls``, clients need a certificate that it trusts.
-    prometheus_client's own server would wait in its only accepting thread for each handshake.
-    Requests that fail are logged, one line per kind in ten seconds. Raises PortError, and
-    ConnectionPropertyError for the files of ``tls``.
+    ``readiness`` is called for each request of ``/health/ready``, and ``status``, which returns
+    values for JSON, for each of ``/status``. At most MAX_CONNECTIONS are open at a time; more are
+    closed at once, and a client that sends or receives nothing for TIMEOUT_SECONDS is disconnected.
+    With ``tls``, clients need a certificate that it trusts. prometheus_client's own server would
+    wait in its only accepting thread for each handshake. Requests that fail are logged, one line
+    per kind in ten seconds. Raises PortError, and ConnectionPropertyError for the files of ``tls``.
     """
 
     def __init__(
@@ -60,6 +55,7 @@ class HealthServer:
         host: str,
         port: int,
         readiness: Callable[[], Readiness],
+        status: Callable[[], Mapping[str, object]],
         registry: CollectorRegistry,
         tls: MutualTls | None = None,
     ) -> None:
@@ -71,7 +67,7 @@ class HealthServer:
             raise PortError(
                 f"the health port {Address(host, port)} cannot be opened: {error.strerror}"
             ) from error
-        self._server.set_app(_make_app(readiness, registry, warnings))
+        self._server.set_app(_make_app(readiness, status, registry, warnings))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="rackward-health", daemon=True
         )
@@ -90,7 +86,10 @@ class HealthServer:
 
 
 def _make_app(
-    readiness: Callable[[], Readiness], registry: CollectorRegistry, warnings: RateLimitedLog
+    readiness: Callable[[], Readiness],
+    read_status: Callable[[], Mapping[str, object]],
+    registry: CollectorRegistry,
+    warnings: RateLimitedLog,
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
 
@@ -100,7 +99,7 @@ def _make_app(
         except Exception as error:  # noqa: BLE001 - wsgiref would print it and go on
             warnings.warn("response", f"health port: {environ['PATH_INFO'][:80]} failed", error)
             start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
-            return [b"internal error: see the log of the controller\n"]
+            return [b"internal error: see the log\n"]
 
     def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         status, content_type = "200 OK", "text/plain; charset=utf-8"
@@ -115,9 +114,12 @@ def _make_app(
                 status = "200 OK" if now.ready else "503 Service Unavailable"
                 content_type = "application/json"
                 body = json.dumps({"ready": now.ready, **now.details}, indent=2) + "\n"
+            case "/status":
+                content_type = "application/json"
+                body = json.dumps(read_status(), indent=2) + "\n"
             case _:
                 status = "404 Not Found"
-                body = "the paths are /health/live, /health/ready and /metrics\n"
+                body = "the paths are /health/live, /health/ready, /status and /metrics\n"
         start_response(status, [("Content-Type", content_type)])
         return [body.encode()]
 
@@ -177,68 +179,3 @@ class _Server(ThreadingMixIn, WSGIServer):
             log.debug("%s: %s", text, error)
         else:
             self._warnings.warn("request", text, error)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerMetrics:
-    """The controller's metrics at one moment.
-
-    ``requested`` reassignments, ``passes`` of the reconciler, and those that ``failed_passes``;
-    ``last_response`` of the cluster, in seconds since 1970, None if there was none;
-    ``leader_layouts`` that were applied; ``service`` is None if there is no placement service;
-    ``led`` are the groups that are led, or are to be.
-    """
-
-    status: ReconcileStatus
-    requested: int
-    passes: int
-    failed_passes: int
-    last_response: float | None
-    leader_layouts: int
-    service: ServiceMetrics | None
-    led: tuple[LeadStatus, ...] = ()
-
-
-class MetricsCollector(Collector):
-    """Returns the controller's metrics to prometheus_client when they are scraped."""
-
-    def __init__(self, read: Callable[[], ControllerMetrics]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield the metric families; called by the registry."""
-        now = self._read()
-        status = now.status
-        gauges: dict[str, tuple[str, float | None]] = {
-            "active": ("1 if this controller has the lease.", status.active),
-            "pending_records": ("Records of pending replicas.", status.records),
-            "pending_partitions": ("Partitions that lack replicas.", status.partitions),
-            "partitions_in_progress": ("Partitions that get replicas now.", status.in_progress),
-            "placeholders_waiting": ("Replicas that no live broker can take.", status.waiting),
-            "topic_offsets": ("Offsets of the topic of pending replicas.", status.offsets),
-            "topic_offsets_read": (
-                "Offsets read since this controller got the lease; topic_offsets if it has all.",
-                status.read,
-            ),
-            "last_response_timestamp_seconds": (
-                "When the cluster last responded, in seconds since 1970.",
-                now.last_response,
-            ),
-        }
-        counters = {
-            "reassignments": ("Reassignments that were requested.", now.requested),
-            "passes": ("Passes over all pending replicas.", now.passes),
-            "failed_passes": ("Passes that an error ended.", now.failed_passes),
-            "leader_layouts": ("Leader layouts that were applied.", now.leader_layouts),
-        }
-        for metric in fields(ServiceMetrics) if now.service is not None else ():
-            family = gauges if metric.name.startswith("open_") else counters
-            value = getattr(now.service, metric.name)
-            family[f"service_{metric.name}"] = (metric.metadata["help"], value)
-        for name, (help, gauge) in gauges.items():
-            if gauge is not None:
-                yield GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(gauge))
-        for name, (help, count) in counters.items():
-            yield CounterMetricFamily(f"rackward_controller_{name}", help, value=float(count))
-        if now.led:
-            yield from LeadMetrics(lambda: now.led).collect()

@@ -9,7 +9,7 @@ from typing import cast
 from placement_core import Broker, ClusterView, TopicPartition
 from rackward.bench.figures import MemberInfo
 from rackward.bench.groups import GroupProcess, GroupReport, MemberState
-from rackward.bench.measured import Checkpoint, StrategyRun
+from rackward.bench.runner import Checkpoint, StrategyRun
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.traffic import TrafficMatrix
 from rackward.bench.workloads import Event
@@ -41,7 +41,7 @@ def checkpoint(
 ) -> Checkpoint:
     """Return a state in which the group has read all records of each partition."""
     members = {
-        name: MemberState(frozenset(numbers), 1, True, 0, 9.0, {})
+        name: MemberState(frozenset(numbers), True, 0, 9.0, {})
         for name, numbers in assignment.items()
     }
     positions = dict.fromkeys(range(len(PARTITIONS)), position)
@@ -57,21 +57,6 @@ def checkpoint(
 def strategy_run(strategy: str = "kafka-python-range") -> StrategyRun:
     group = cast("GroupProcess", FakeGroup())
     return StrategyRun(STRATEGIES[strategy], "s0", [group], [MEMBERS], PARTITIONS)
-
-
-def test_samples_add_up_what_was_read_from_leaders() -> None:
-    run = strategy_run()
-    states = [checkpoint(BEFORE, number, leaders="abbb") for number in (0, 10, 30)]
-    for last, now in itertools.pairwise(states):
-        run.sample(last, now)
-    # Partition 1 is read by a from b: 30 records.
-    assert run.estimated == {("a", "a"): 3000, ("a", "b"): 3000, ("b", "b"): 6000}
-
-
-def test_a_partition_that_moved_is_read_half_by_each_owner() -> None:
-    run = strategy_run()
-    run.sample(checkpoint(BEFORE, 0), checkpoint({"m-a": {0}, "m-b": {2, 3, 1}}, 10))
-    assert run.estimated == {("a", "a"): 1500, ("b", "a"): 500, ("b", "b"): 2000}
 
 
 def test_a_step_is_the_difference_of_its_checkpoints() -> None:

@@ -1,0 +1,1 @@
+"""Flow records from the kernel's own counters of connections."""
