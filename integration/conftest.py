@@ -8,7 +8,6 @@ variable                 value effect
 RACKWARD_REQUIRE_DOCKER  1     without a Docker engine, tests that need one fail
 RACKWARD_DOCKER_TESTS    all   all tests of the shared cluster run on containers, too, instead
                                of only those marked ``everywhere``
-RACKWARD_SLOW_TESTS      all   tests marked ``slow`` run
 RACKWARD_KAFKA_VERSION   3.9.1 clusters run this version; tests marked ``new_protocol`` run from
                                4.0 on
 ======================== ===== ==============================================================
@@ -20,6 +19,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,6 +29,10 @@ from rackward.testing.docker import check_docker
 from rackward.testing.errors import BrokerStateError
 from rackward.testing.kafka_jars import default_version
 from rackward.testing.pytest_plugin import UniqueName, kafka_clusters, unique_name
+
+# Imported by the fixture: a missing extra must skip tests, not break the collection.
+if TYPE_CHECKING:
+    from integration.support.secured import Secured
 
 __all__ = ["cluster", "kafka_clusters", "unique_name"]
 
@@ -91,6 +95,15 @@ def three_brokers(shared_three_brokers: Cluster) -> Iterator[Cluster]:
             cluster.start_broker(broker)
 
 
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One broker with a listener for each protocol and mechanism, for tests of clients."""
+    from integration.support.secured import LISTENERS, run_secured
+
+    with run_secured(LISTENERS, tmp_path_factory.mktemp("secured")) as secured:
+        yield secured
+
+
 @pytest.fixture
 def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
     """Name of a topic that the test creates; it is deleted after the test."""
@@ -101,20 +114,18 @@ def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, those that need newer brokers, and on containers those that containers
-    can hardly affect.
+    """Deselect tests that need newer brokers, and on containers those that containers can hardly
+    affect.
 
     Containers run the same Kafka as processes. What may differ (addresses, restarts, rack
     listeners) is in the tests marked ``everywhere``.
     """
     all_docker = os.environ.get("RACKWARD_DOCKER_TESTS") == "all"
-    all_slow = os.environ.get("RACKWARD_SLOW_TESTS") == "all"
     old_brokers = int(default_version().partition(".")[0]) < 4
     deselected = [
         item
         for item in items
         if (not all_docker and _on_shared_containers(item))
-        or (not all_slow and item.get_closest_marker("slow"))
         or (old_brokers and item.get_closest_marker("new_protocol"))
     ]
     config.hook.pytest_deselected(items=deselected)

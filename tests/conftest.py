@@ -44,6 +44,9 @@ def spark() -> Iterator[SparkSession]:
         "spark.default.parallelism": "2",
         # The data is small: replanning after each stage takes longer than it saves.
         "spark.sql.adaptive.enabled": "false",
+        # So does generating code, as test_ground_truth does.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # So does optimised compilation.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PACKAGES = ("placement_core", "assignors", "rack_traffic", "rackward")
+PACKAGES = ("placement_core", "assignors", "partitioners", "rack_traffic", "rackward")
 
 
 def test_paths_in_the_text_exist() -> None:

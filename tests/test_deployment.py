@@ -15,7 +15,9 @@ import pytest
 from assignors.metrics import AssignmentCollector
 from rackward.collector.config import ClusterSource, read_sources
 from rackward.controller.config import read_config
-from rackward.controller.http import ControllerMetrics, MetricsCollector
+from rackward.controller.leader_decision import Decision
+from rackward.controller.leader_follower import FollowStatus
+from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead.metrics import LeadMetrics
 from rackward.placement_service import ServiceMetrics
@@ -37,7 +39,7 @@ def exported_metrics() -> set[str]:
         passes=0,
         failed_passes=0,
         last_response=0.0,
-        leader_layouts=0,
+        leaders=FollowStatus(Decision()),
         service=ServiceMetrics(),
     )
     collectors = (

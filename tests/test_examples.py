@@ -19,7 +19,7 @@ from placement_core.locators import apply_locator
 from placement_core.placers import PlacerError, load_placer, place
 from rack_traffic.errors import PriceTableError
 from rack_traffic.prices import load_prices
-from rackward.cli.options import LocatorOptions, parse_placement, price_table
+from rackward.cli.options import LocatorOptions, PlacingOptions, price_table
 from rackward.rack_locators import load_locator
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -80,13 +80,13 @@ def test_the_locator_explains_invalid_properties() -> None:
 
 def test_the_placer_puts_leaders_into_the_racks_that_are_named() -> None:
     cluster = view(b0="a", b1="a", b2="b", b3="b", b4="c", b5="c")
-    placement = parse_placement(
-        placement="leaders-in", placement_properties="racks=a+b", seed=1, brokers=None
-    )
+    placement = PlacingOptions(
+        placement="leaders-in", placement_properties="racks=a+b", seed=1
+    ).parse()
     rows = place(PlacementSpec(12, 3), cluster, placement.placer)
     assert {cluster.racks()[row[0]] for row in rows} == {"a", "b"}
     assert all({cluster.racks()[broker] for broker in row} == {"a", "b", "c"} for row in rows)
-    same = parse_placement(placement="leaders-in", placement_properties="racks=a+b", seed=1)
+    same = PlacingOptions(placement="leaders-in", placement_properties="racks=a+b", seed=1).parse()
     assert place(PlacementSpec(12, 3), cluster, same.placer) == rows
 
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -26,7 +24,7 @@ from integration.support.collecting import (
     new_protocol,
     with_stable_state,
 )
-from integration.support.command_line import Done, one_line, rackward, running
+from integration.support.command_line import one_line, rackward, running
 from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
 from integration.support.program_clients import RANGE, Java
@@ -209,29 +207,6 @@ def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -
                     assert locality["after"] == PARTITIONS - row["layout"]["off_rack"]
 
 
-def test_table_has_80_columns_and_a_pipe_a_line_per_group(
-    side_by_side: Groups, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    names = side_by_side.ids
-    piped = rackward(side_by_side.cluster, "audit", *names.values()).out
-    assert "\x1b" not in piped
-    for name in names.values():
-        (line,) = [each for each in piped.splitlines() if each.startswith(f"{name} ")]
-        assert line.count("%") == 3, "local now, with the assignor, with moved leaders"
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = rackward(side_by_side.cluster, "audit", *names.values()).out
-    # Commands are not wrapped, so that they can be copied.
-    prose = [line for line in shown.splitlines() if not line.startswith("  rackward ")]
-    assert max(map(len, prose)) <= 80
-    assert all(name in shown for name in names.values())
-    page = tmp_path / "audit.html"
-    written = rackward(side_by_side.cluster, "audit", *names.values(), "--html", page)
-    assert (written.out, "Wrote" in written.err) == ("", True)
-    text = page.read_text()
-    assert all(name in text for name in names.values())
-    assert not re.search(r'(src|href)="(?!data:|#)', text)
-
-
 def test_groups_are_listed_by_what_they_read_across_racks(side_by_side: Groups) -> None:
     names = sorted(side_by_side.ids.values())
 
@@ -382,8 +357,3 @@ def test_what_cannot_be_audited_is_a_line_with_the_reason(
 def audit_of(cluster: Cluster, name: str, *arguments: str) -> Any:
     (row,) = rackward(cluster, "audit", name, "--json", *arguments).json["groups"]
     return row
-
-
-def test_a_cluster_that_cannot_be_reached_is_an_error() -> None:
-    done: Done = rackward("127.0.0.1:9", "audit", "--timeout", "2", status=2)
-    assert "127.0.0.1:9" in one_line(done)

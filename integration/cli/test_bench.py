@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rackward.bench.checks import prediction_error
+from rackward.bench.report import prediction_error
 from rackward.bench.results import ResultFolder
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
@@ -51,7 +51,6 @@ def test_two_strategies_are_measured_predicted_and_reported(tmp_path: Path) -> N
         assert 0 < result.overhead < 0.1
         assert prediction_error(result) < 0.1
         assert result.partition_range == (6, 6)
-        assert 0 < result.latency_p50 <= result.latency_p99
     # a leads 24 of 36 partitions, and its two members read 12 of them.
     assert [step.optimum for step in ours.steps] == [12]
     assert [step.crossing for step in ours.steps] == [12]

@@ -118,26 +118,6 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         assert (after["off_rack"], after["optimum"], after["findings"]) == (0, 0, [])
 
 
-@pytest.mark.slow
-def test_starting_the_recommended_members_resolves_it(cluster: Cluster, topic: str) -> None:
-    with rack_aware_group(cluster, topic) as group:
-        for name, rack in {"b1": "b", "c1": "c"}.items():
-            group.start(name, rack)
-        group.settle(all_partitions(topic))
-        (finding,) = explain(cluster, group)["findings"]
-        assert (finding["reason"], finding["count"]) == ("no-member-in-rack", 10)
-        start = finding["remedies"][0]
-        assert (start["kind"], start["rack"], start["topics"]) == ("start-members", "a", [topic])
-
-        racks = {"b1": "b", "c1": "c"}
-        for number in range(start["count"]):
-            group.start(f"a{number}", "a")
-            racks[f"a{number}"] = "a"
-        owned = group.settle(all_partitions(topic))
-        assert off_rack(cluster, owned, racks) == start["off_rack_after"] == 0
-        assert explain(cluster, group)["findings"] == []
-
-
 def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str) -> None:
     client = Confluent("leader-rack-aware-range")
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:

@@ -399,28 +399,6 @@ def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
     assert len(replicas) == 4
 
 
-def test_an_audit_where_one_broker_has_no_rack(secured: Secured) -> None:
-    """What the broker leads has an unknown rack, and the first step is to give it one."""
-    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
-    topic, group = (new_name(stem) for stem in ("rackless", "rackless"))
-    create_topic(secured.cluster, topic, [[0], [1], [1]])
-    fill(secured.cluster, topic, partitions=3, records=5, size=1000)
-    with reading(secured.cluster, group, topic):
-        mapping = ("--mapping", "127.0.0.0/8=a")
-        document = secured.run("plain", alice, "audit", group, *mapping, "--json").json
-        shown = secured.run("plain", alice, "audit", group, *mapping).out
-    assert document["racks"] == [{"rack": "a", "brokers": 1}, {"rack": None, "brokers": 1}]
-    (row,) = document["groups"]
-    assert (row["partitions"], row["local"], row["unknown"]) == (3, 1, 2)
-    assert (row["now"]["off_rack"], row["now"]["cost_per_month"]) == (0, 0)
-    share = row["now"]["unknown_bytes_per_second"] / row["bytes_per_second"]
-    assert share == pytest.approx(2 / 3, rel=0.01)
-    assert row["steps"][0]["kind"] == "set-broker-rack"
-    assert row["steps"][0]["text"] == "set broker.rack of broker 1"
-    assert "set broker.rack of broker 1" in shown
-    assert "Unattributed:" in shown
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
-LEVELS = {0: "/n/1", 1: "/n/1", 2: "/n/2", 3: "/s/1", 4: "/s/1", 5: "/s/2"}
 
 
 def layout(cluster: Cluster, topic: str) -> dict[str, list[int]]:
@@ -56,39 +55,6 @@ def test_created_topics_are_as_planned(cluster: Cluster, name: str) -> None:
         rows = layout(cluster, topic).values()
         assert all({RACKS[broker] for broker in row} == {"a", "b", "c"} for row in rows)
         assert sorted(row[0] for row in rows) == sorted([*range(6)] * 2)
-
-
-def test_racks_with_levels_from_a_locator(cluster: Cluster) -> None:
-    topic = new_name("multi-level")
-    output = create(
-        cluster, topic, "--placement", "multi-level", "-p", "12", "-r", "4", "--rack-locator",
-        "static", "--rack-locator-properties", ",".join(f"{b}={r}" for b, r in LEVELS.items()),
-    )  # fmt: skip
-    assert planned(output, topic) == layout(cluster, topic)
-    assert [each["rack"] for each in output["racks"]] == sorted(set(LEVELS.values()))
-    for row in layout(cluster, topic).values():
-        assert sorted(LEVELS[broker][:2] for broker in row) == ["/n", "/n", "/s", "/s"]
-
-
-def test_topics_like_another_topic_and_with_custom_placers(cluster: Cluster) -> None:
-    first, like, custom, deferred = (new_name(n) for n in ("first", "like", "custom", "deferred"))
-    output = create(
-        cluster, first, "-p", "5", "-r", "2", "--placement",
-        "tests.support.placement:Backwards", "--placement-properties", "lead=2",
-        "--config", "min.insync.replicas=2",
-    )  # fmt: skip
-    assert planned(output, first) == layout(cluster, first) == {str(n): [2, 5] for n in range(5)}
-    create(cluster, like, "--like", first)
-    assert layout(cluster, like) == layout(cluster, first)
-    both = rackward(
-        cluster, "topics", "create", custom, deferred, "--yes", "--json", "-p", "2", "-r", "1",
-        "--placement", "tests.support.placement:Deferring", "--brokers", "1,3-4",
-    ).json  # fmt: skip
-    for topic in (custom, deferred):
-        assert planned(both, topic) == layout(cluster, topic)
-        assert {row[0] for row in layout(cluster, topic).values()} <= {1, 3, 4}
-    shown = rackward(cluster, "topics", "describe", first, like, "--json").json
-    assert {each["name"]: each["min_in_sync"] for each in shown["topics"]} == {first: 2, like: 1}
 
 
 def test_added_partitions_continue_the_layout(cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import CommitFailedError, KafkaTimeoutError
+from kafka.errors import CommitFailedError
 
 from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
@@ -189,42 +189,3 @@ def test_an_old_commit_is_not_for_a_recreated_topic(cluster: Cluster, created_ag
         assert committed(cluster, config.group_id) == {}
     finally:
         client.close()
-
-
-def test_regained_partition_begins_at_latest_committed_offset(
-    cluster: Cluster,
-) -> None:
-    """kafka-python keeps the result of a request for offsets whose caller's time was over."""
-    topic = create_topic(cluster, new_name("comes-back"), [[0]])
-    tp = TopicPartition(topic, 0)
-    config = MemberConfig(
-        cluster.bootstrap("a"), new_name("group"), "a1", "a", {"enable_auto_commit": False}
-    )
-    consumer = KafkaPython()(config).consumer
-    read: list[int] = []
-
-    def read_until(count: int) -> None:
-        def has_read() -> bool:
-            batches = consumer.poll(timeout_ms=100)
-            read.extend(record.offset for records in batches.values() for record in records)
-            return len(read) >= count
-
-        wait_until(has_read, TEST_TIMEOUT, f"{count} records are read")
-
-    try:
-        fill(cluster, topic, 1, records=1)
-        consumer.subscribe([topic])
-        read_until(1)
-        consumer.commit()
-        with pytest.raises(KafkaTimeoutError):
-            consumer.committed(tp, timeout_ms=0)
-        fill(cluster, topic, 1, records=2)
-        read_until(3)
-        consumer.commit()
-        consumer.unsubscribe()
-        consumer.subscribe([topic])
-        fill(cluster, topic, 1, records=1)
-        read_until(4)
-        assert read == [0, 1, 2, 3]
-    finally:
-        consumer.close()

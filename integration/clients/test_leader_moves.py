@@ -30,7 +30,7 @@ POLICY = RefreshPolicy(stable_seconds=3, unstable_seconds=20, min_interval=2, ch
 """The defaults divided by about forty; min_interval is shorter, so that it never matters."""
 
 CALM = replace(POLICY, stable_seconds=15, unstable_seconds=90)
-"""For restarts of brokers and flapping leaders, which take long on a busy machine."""
+"""For restarts of brokers, which take long on a busy machine."""
 
 METADATA_MAX_AGE_MS = 300_000
 """Milliseconds between metadata requests of the client itself: longer than these tests."""
@@ -201,70 +201,6 @@ def test_a_static_leader_that_restarts_watches_again(
         generation = group.generation
         time.sleep(POLICY.stable_seconds)
         assert (group.generation, len(requests)) == (generation, 1)
-
-
-def test_a_gain_below_the_minimum_causes_no_rebalance(cluster: Cluster, requests: Requests) -> None:
-    leaders = Leaders(cluster)
-    policy = replace(POLICY, min_gain=0.1)
-    # An eager group: members send the same subscription at each join.
-    with group_of(cluster, "kafka-python", leaders.topic, policy, RANGE) as group:
-        before = start_members(group, SIX, leaders)
-        generation = group.generation
-        leaders.move(swaps=1)
-        assert off_rack(cluster, before, SIX) == 2
-        time.sleep(2 * policy.stable_seconds)
-        assert (group.generation, len(requests)) == (generation, 0)
-        # With one more swap the gain is above the minimum: 4 of 36.
-        leaders.move(swaps=2)
-        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
-        now = group.settle(leaders.tps, after=generation)
-        assert off_rack(cluster, now, SIX) == 0
-
-
-@pytest.mark.slow
-def test_without_a_policy_no_rebalance_is_requested(cluster: Cluster, requests: Requests) -> None:
-    leaders = Leaders(cluster)
-    strategy = assignors.kafka_python.LeaderRackAwareRangeAssignor
-    with ConsumerGroup(
-        cluster,
-        topics=[leaders.topic],
-        strategies=lambda rack: [strategy(rack=rack, refresh=None)],
-    ) as group:
-        before = start_members(group, SIX, leaders)
-        generation = group.generation
-        leaders.move(swaps=4)
-        assert off_rack(cluster, before, SIX) == 8
-        time.sleep(2 * POLICY.stable_seconds)
-        assert (group.generation, len(requests)) == (generation, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_flapping_leaders_cause_one_rebalance_once_stable(
-    cluster: Cluster, requests: Requests
-) -> None:
-    leaders = Leaders(cluster)
-    with group_of(cluster, "kafka-python", leaders.topic, CALM) as group:
-        start_members(group, TWELVE, leaders)
-        generation = group.generation
-        ending, flaps = time.monotonic() + 60, 0
-        while time.monotonic() < ending:
-            began = time.monotonic()
-            leaders.move(swaps=2 if flaps % 2 == 0 else 0)
-            flaps += 1
-            time.sleep(max(0.0, began + 1 - time.monotonic()))
-        during_flapping = (len(requests), group.generation - generation)
-        leaders.move(swaps=2)
-        wait_until(
-            lambda: len(requests) >= 1, TEST_TIMEOUT, "a rebalance is requested after the flapping"
-        )
-        now = group.settle(leaders.tps, after=generation)
-        print(
-            f"\n{flaps} flaps in a minute: (requests, rebalances) {during_flapping}, then"
-            f" {requests.lines}"
-        )
-        assert len(requests) == 1
-        assert off_rack(cluster, now, TWELVE) == 0
 
 
 @pytest.mark.slow

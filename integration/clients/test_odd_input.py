@@ -133,29 +133,6 @@ def test_a_topic_that_does_not_exist_yet(
     assert partitions_of(absent, 3) <= owned["b1"]
 
 
-def test_a_member_subscribes_to_five_thousand_missing_topics(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Members may take long to decode the responses.
-    monkeypatch.setattr("assignors.kafka_python.leading.METADATA_TIMEOUT", TEST_TIMEOUT)
-    existing, stem = new_name("existing"), new_name("absent")
-    absent = [f"{stem}-{number:04}" for number in range(5000)]
-    create_topic(cluster, existing, replicas_led_from(evenly(12)))
-    with ConsumerGroup(cluster, topics=[existing], metadata_max_age_ms=60_000) as group:
-        group.start("a1", "a")
-        group.settle(partitions_of(existing, 12))
-        group.start("many-topics", "b", topics=[existing, *absent])
-        group.settle(partitions_of(existing, 12))
-        before = group.generation
-        group.start("c1", "c")
-        owned = group.settle(partitions_of(existing, 12), after=before)
-        assert loads(owned) == [4] * 3
-        assert off_rack(cluster, owned, {"a1": "a", "many-topics": "b", "c1": "c"}) == 0
-        # Fifty are logged by name, and the number of all of them.
-        assert logged(caplog, "subscribed topic does not exist: ") == 50
-        assert logged(caplog, "subscribed topics without metadata: 5000") == 1
-
-
 @LIBRARIES
 def test_a_topic_deleted_during_a_rebalance(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
@@ -183,8 +160,7 @@ def test_unrevoked_partitions_are_withheld_for_two_timeouts(
     monkeypatch: pytest.MonkeyPatch,
     library: Library,
 ) -> None:
-    monkeypatch.setattr("assignors.kafka_python.leading.REVOCATION_TIMEOUT", 1.0)
-    monkeypatch.setattr("assignors.aiokafka.coordinator.REVOCATION_TIMEOUT", 1.0)
+    monkeypatch.setattr("assignors.group_leader.rebalance.REVOCATION_TIMEOUT", 1.0)
     topic = create_topic(cluster, new_name("claimed"), replicas_led_from(evenly(12)))
     with ConsumerGroup(cluster, topics=[topic], client=library.client) as group:
         group.start("a1", "a")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from integration.support.aiokafka_clients import AIOKafka
 from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
-from integration.support.racks import evenly, loads, off_rack, replicas_led_from
+from integration.support.racks import loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, new_name
 from rackward.testing import Cluster, LocalCluster
 
@@ -67,29 +66,6 @@ def test_zone_names_against_zone_ids_are_logged_once(
     )
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_rack_from_a_file(
-    cluster: Cluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    client: str,
-) -> None:
-    # Three each, all of them led in the rack of their member.
-    labels = tmp_path / "labels"
-    labels.write_text('app="billing"\ntopology.kubernetes.io/zone="a"\n')
-    monkeypatch.delenv("RACKWARD_RACK", raising=False)
-    monkeypatch.setenv("RACKWARD_RACK_FILE", f"{labels}#topology.kubernetes.io/zone")
-    topic = create_topic(cluster, new_name("discovered"), replicas_led_from(evenly(9)))
-    with ConsumerGroup(cluster, topics=[topic], client=CLIENTS[client]) as group:
-        for name, rack in (("discovered", None), ("b", "b"), ("c", "c")):
-            group.start(name, rack)
-        owned = group.settle(partitions_of(topic, 9))
-    assert loads(owned) == [3, 3, 3]
-    assert off_rack(cluster, owned, {"discovered": "a", "b": "b", "c": "c"}) == 0
-    assert warnings_of(caplog, MISMATCH) == []
-
-
 @pytest.mark.parametrize(
     "client",
     [
@@ -121,7 +97,9 @@ def test_a_member_whose_rack_source_hangs_has_no_rack(
         group.start("rackless", **client_settings.get(client, {}))
         group.start("b", "b")
         owned = group.settle(partitions_of(topic, 4))
-    (warning,) = warnings_of(caplog, "no rack from command sleep: took longer than 0.5 s")
+    (warning,) = warnings_of(caplog, "no rack from command sleep: t")
+    # The latter if the machine is too busy to stop the command in time.
+    assert "took longer than 0.5 s" in warning or "timed out after 0.5 s" in warning
     assert warning.endswith("this consumer starts without a rack")
     # The member in b takes the two that are led there.
     assert loads(owned) == [2, 2]

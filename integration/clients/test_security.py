@@ -11,7 +11,6 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,26 +22,12 @@ from integration.support.clients import KafkaPython, MakeClient, partitions_of
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.program_clients import RANGE, Java
-from integration.support.secured import (
-    Listener,
-    client_files,
-    client_properties,
-    create_scram_user,
-    secured_properties,
-)
-from integration.support.topics import committed, create_topic, fill
+from integration.support.secured import KEY_PASSWORD, LISTENERS, PASSWORD, Secured
+from integration.support.topics import committed, create_topic, fill, new_name
 from rack_traffic.consumer_properties import java_consumer_properties
-from rackward.testing import LocalCluster
-from tests.support.security import (
-    SECRET,
-    TokenServer,
-    make_authority,
-    run_token_server,
-)
+from tests.support.security import SECRET
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-KEY_PASSWORD = "canary-cheshire"
-PASSWORD = "canary-wonderland"
 WRONG = "canary-jabberwocky"
 SECRETS = (KEY_PASSWORD, PASSWORD, SECRET, WRONG)
 
@@ -50,54 +35,15 @@ PARTITIONS = 3
 RECORDS = 5
 """Per partition."""
 
-LISTENERS = {
-    "tls": Listener("SSL", client_certificate=True),
-    "plain": Listener("SASL_SSL", ["PLAIN"]),
-    "scram": Listener("SASL_SSL", ["SCRAM-SHA-512"]),
-    "oauth": Listener("SASL_PLAINTEXT", ["OAUTHBEARER"]),
-    "oauth-tls": Listener("SASL_SSL", ["OAUTHBEARER"]),
-}
-MECHANISMS = {
-    name: mechanism for name, listener in LISTENERS.items() for mechanism in listener.mechanisms
-}
-
-
-@dataclass(frozen=True)
-class Secured:
-    """The broker, a topic of 15 records, a token endpoint and the files of a client."""
-
-    cluster: LocalCluster
-    topic: str
-    token_server: TokenServer
-    files: Mapping[str, str]
-
-    def properties(self, listener: str, *, wrong: bool = False) -> dict[str, Any]:
-        """Return librdkafka's properties for the listener, on request with a wrong secret."""
-        return client_properties(
-            LISTENERS[listener].protocol,
-            MECHANISMS.get(listener),
-            self.files,
-            KEY_PASSWORD,
-            self.token_server.url,
-            ("alice", WRONG if wrong else PASSWORD),
-            WRONG if wrong else SECRET,
-        )
+WITH_MECHANISMS = [name for name, listener in LISTENERS.items() if listener.mechanisms]
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("security")
-    authority = make_authority()
-    files = client_files(folder, authority, KEY_PASSWORD)
-    properties = secured_properties(authority, list(LISTENERS.values()), {"alice": PASSWORD})
-    with (
-        LocalCluster(["a"], client_racks=tuple(LISTENERS), server_properties=properties) as cluster,
-        run_token_server(authority.sign("localhost")) as token_server,
-    ):
-        create_scram_user(cluster, "alice", PASSWORD, ["SCRAM-SHA-512"])
-        topic = create_topic(cluster, "secured", [[0]] * PARTITIONS)
-        fill(cluster, topic, PARTITIONS, RECORDS)
-        yield Secured(cluster, topic, token_server, files)
+def records(secured: Secured) -> str:
+    """A topic with 15 records."""
+    topic = create_topic(secured.cluster, new_name("secured"), [[0]] * PARTITIONS)
+    fill(secured.cluster, topic, PARTITIONS, RECORDS)
+    return topic
 
 
 class TokensOf(AbstractTokenProvider):  # type: ignore[misc]
@@ -159,12 +105,12 @@ def shown_of(consumer: Any) -> str:
 @parametrized
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_reading_and_committing(
-    secured: Secured, client: str, listener: str, shown: list[str]
+    secured: Secured, records: str, client: str, listener: str, shown: list[str]
 ) -> None:
     make, settings = CLIENTS[client](secured.properties(listener))
-    expected = partitions_of(secured.topic, PARTITIONS)
+    expected = partitions_of(records, PARTITIONS)
     tokens = len(secured.token_server.tokens)
-    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+    with ConsumerGroup(secured.cluster, topics=[records]) as group:
         member = group.start("reader", listener, client=make, **settings)
         group.settle(expected)
         wait_until(
@@ -183,23 +129,25 @@ def test_reading_and_committing(
 
 
 @pytest.mark.parametrize("listener", ["tls", "scram"])
-def test_a_java_consumer_with_the_properties_for_spark(secured: Secured, listener: str) -> None:
+def test_a_java_consumer_with_the_properties_for_spark(
+    secured: Secured, records: str, listener: str
+) -> None:
     properties: dict[str, Any] = java_consumer_properties(secured.properties(listener))
-    expected = partitions_of(secured.topic, PARTITIONS)
-    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+    expected = partitions_of(records, PARTITIONS)
+    with ConsumerGroup(secured.cluster, topics=[records]) as group:
         group.start("reader", listener, client=Java(RANGE), **properties)
         group.settle(expected)
 
 
 def test_java_consumer_gets_a_token_with_properties_for_spark(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
+    secured: Secured, records: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker here takes tokens without a signature only, and Java's consumer refuses those."""
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={secured.token_server.url}"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", allowed)
     properties: dict[str, Any] = java_consumer_properties(secured.properties("oauth-tls"))
     tokens = len(secured.token_server.tokens)
-    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+    with ConsumerGroup(secured.cluster, topics=[records]) as group:
         member = group.start("reader", "oauth-tls", client=Java(RANGE), **properties)
         wait_until(lambda: member.error is not None, TEST_TIMEOUT, "the consumer has a response")
     assert "Malformed JWT" in str(member.error)
@@ -207,18 +155,25 @@ def test_java_consumer_gets_a_token_with_properties_for_spark(
 
 
 @parametrized
-@pytest.mark.parametrize("listener", MECHANISMS)
+@pytest.mark.parametrize("listener", WITH_MECHANISMS)
 def test_a_wrong_secret(
-    secured: Secured, client: str, listener: str, shown: list[str], caplog: pytest.LogCaptureFixture
+    secured: Secured,
+    records: str,
+    client: str,
+    listener: str,
+    shown: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors: list[Any] = []
-    make, settings = CLIENTS[client](secured.properties(listener, wrong=True))
+    make, settings = CLIENTS[client](
+        secured.properties(listener, password=WRONG, client_secret=WRONG)
+    )
     if client == "confluent":
         settings["error_cb"] = errors.append
     if client == "kafka-python":
         # By default its constructor tries for 30 s to authenticate.
         settings["bootstrap_timeout_ms"] = 5000
-    with ConsumerGroup(secured.cluster, topics=[secured.topic]) as group:
+    with ConsumerGroup(secured.cluster, topics=[records]) as group:
         member = group.start("reader", listener, client=make, **settings)
         wait_until(
             lambda: bool(member.error or errors or "uthentication failed" in caplog.text),

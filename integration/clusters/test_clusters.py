@@ -76,9 +76,12 @@ def test_bytes_are_counted_for_the_rack_of_the_listener(
 ) -> None:
     topic = unique_name("bytes")
     create_topic(cluster, topic, [[2, 0, 4], [5, 1, 3]])
-    before = cluster.bytes_out()
-    assert set(before) == {(rack, broker) for rack in "abc" for broker in range(6)}
-    fill(cluster, topic, 1, 2000, size=10_000)
+    before, received = cluster.bytes_out(), cluster.bytes_in()
+    assert set(before) == set(received) == {(rack, n) for rack in "abc" for n in range(6)}
+    fill(cluster, topic, 1, 2000, size=10_000, rack="b")
+    written = {key: size - received[key] for key, size in cluster.bytes_in().items()}
+    assert written.pop(("b", 2)) == pytest.approx(20 * MB, rel=0.05)
+    assert sum(written.values()) < 0.1 * MB
     produced = cluster.bytes_out()
     assert sum(produced.values()) - sum(before.values()) < 0.1 * MB
     assert consume(cluster, "a", topic, 0, 2000) == 2000

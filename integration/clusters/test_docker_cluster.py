@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import docker
 import pytest
 
-from rackward.testing import BrokerError, DockerCluster, DockerUnavailableError, supervisor
+from rackward.testing import BrokerError, DockerCluster, DockerUnavailableError, reaper
 from rackward.testing.docker import LABEL
 from tests.support.waiting import wait_until
 
@@ -83,7 +83,7 @@ def test_containers_are_removed_when_the_owner_is_killed(engine: docker.DockerCl
     owner.wait()
     wait_until(
         lambda: not labelled(engine, label),
-        supervisor.ON_EXIT_TIMEOUT,
+        reaper.CLEAN_UP_TIMEOUT,
         "containers and networks are removed",
     )
 

@@ -40,7 +40,7 @@ OWNER = textwrap.dedent("""
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Return command lines of processes of clusters in this folder."""
+    """Return command lines of processes of clusters here: nodes, and a reaper for each."""
     ps = subprocess.run(["ps", "-Aww", "-o", "args="], capture_output=True, text=True, check=True)
     return [line for line in ps.stdout.splitlines() if f"{folder}/rackward-" in line]
 
@@ -52,7 +52,7 @@ def is_clean(folder: Path) -> bool:
 def test_an_exception_in_the_block_closes_the_cluster(tmp_path: Path) -> None:
     def fail() -> None:
         with LocalCluster(["a"], directory=tmp_path):
-            assert len(processes_in(tmp_path)) == 2
+            assert len(processes_in(tmp_path)) == 3
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -94,7 +94,7 @@ def test_a_killed_owner_leaves_no_process_and_no_folder(
     assert owner.stdout is not None
     with owner.stdout:
         assert owner.stdout.readline() == "up\n"
-    assert len(processes_in(tmp_path)) == 2
+    assert len(processes_in(tmp_path)) == 3
     owner.send_signal(number)
     owner.wait()
     wait_until(lambda: is_clean(tmp_path), TEST_TIMEOUT, "processes and folder are removed")
@@ -122,7 +122,7 @@ def test_two_clusters_at_once_and_added_brokers(tmp_path: Path) -> None:
             other.bootstrap("new")
         other.close()
         assert one.view().racks()[2] == "ü"
-        assert len(processes_in(tmp_path)) == 4
+        assert len(processes_in(tmp_path)) == 5
     assert is_clean(tmp_path)
 
 
@@ -186,7 +186,9 @@ def test_an_added_broker_is_retried_if_a_port_is_taken(
         assert cluster.view().racks() == {0: "a", 1: "b"}
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.3.1", "4.4.0"])
+@pytest.mark.parametrize(
+    "version", ["3.9.1", pytest.param("4.3.1", marks=pytest.mark.slow), "4.4.0"]
+)
 def test_a_cluster_has_the_features_of_its_version(version: str) -> None:
     """The file with their levels has another place from Kafka 4.4 on."""
     shown: list[str] = []

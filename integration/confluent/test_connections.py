@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from integration.support.confluent import (
     RACKWARD,
@@ -20,50 +17,23 @@ from integration.support.confluent import (
     raised_code,
     read_records,
 )
-from integration.support.secured import Listener, secured_properties
-from rackward.testing import LocalCluster
-from tests.support.security import make_authority, write_file
+from integration.support.secured import PASSWORD, Secured
+from integration.support.topics import create_topic, fill, new_name
 from tests.support.waiting import TEST_TIMEOUT
 
-PASSWORD = "wonderland-1865"
 WRONG_PASSWORD = "looking-glass-1871"
 
 
-@dataclass(frozen=True)
-class Secured:
-    """A broker with a listener for SASL_SSL, and a topic of nine records."""
-
-    bootstrap: str
-    authority: str
-    topic: str
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanisms": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": PASSWORD,
-            "ssl.ca.location": self.authority,
-            "reconnect.backoff.ms": 300,
-        }
-
-
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    authority = make_authority()
-    properties = {
-        **secured_properties(authority, [Listener("SASL_SSL", ["PLAIN"])], {"alice": PASSWORD}),
-        "auto.create.topics.enable": "true",
-        "num.partitions": "3",
-    }
-    path = write_file(tmp_path_factory.mktemp("tls"), "authority.pem", authority.pem)
-    with LocalCluster(("a",), server_properties=properties) as cluster:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for _ in range(9):
-            producer.produce("t", b"x")
-        assert producer.flush(TEST_TIMEOUT) == 0
-        yield Secured(cluster.bootstrap("a"), path, "t")
+def nine_records(secured: Secured) -> str:
+    """A topic with nine records."""
+    topic = create_topic(secured.cluster, new_name("secured"), [[0]] * 3)
+    fill(secured.cluster, topic, 3, 3)
+    return topic
+
+
+def settings_of(secured: Secured, **more: Any) -> dict[str, Any]:
+    return {**secured.properties("plain"), "reconnect.backoff.ms": 300, **more}
 
 
 def lookup_errors(consumer: Any) -> list[int]:
@@ -124,16 +94,17 @@ def test_no_broker_can_be_reached() -> None:
 )
 def test_refused_connections(
     secured: Secured,
+    nine_records: str,
     wrong: dict[str, Any],
     expected: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     errors: list[Any] = []
-    settings = {**secured.settings, **wrong, "error_cb": errors.append}
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+    settings = settings_of(secured, **wrong, error_cb=errors.append)
+    consumers = Consumers(RACKWARD, secured.cluster.bootstrap("plain"))
     consumer = consumers({k: v for k, v in settings.items() if v is not None})
-    consumer.subscribe([secured.topic])
+    consumer.subscribe([nine_records])
     codes = {expected, KafkaError._ALL_BROKERS_DOWN}
     messages = poll_until(
         consumer, until=lambda _: codes <= {error.code() for error in errors}, what="errors"
@@ -147,42 +118,18 @@ def test_refused_connections(
     assert PASSWORD not in output
 
 
-def test_new_sasl_credentials(secured: Secured) -> None:
+def test_new_sasl_credentials(secured: Secured, nine_records: str) -> None:
     errors: list[Any] = []
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumers = Consumers(RACKWARD, secured.cluster.bootstrap("plain"))
     wrong = {
         "sasl.password": WRONG_PASSWORD,
         "error_cb": errors.append,
         "enable.auto.commit": False,
     }
-    consumer = consumers({**secured.settings, **wrong})
-    consumer.subscribe([secured.topic])
+    consumer = consumers(settings_of(secured, **wrong))
+    consumer.subscribe([nine_records])
     poll_until(consumer, until=lambda _: errors, what="an error for the wrong password")
     assert consumer.set_sasl_credentials("alice", PASSWORD) is None
     assert len(read_records(consumer, 9)) == 9
     assert consumer.commit(asynchronous=False)
-    consumer.close()
-
-
-@pytest.mark.parametrize("inline", [False, True], ids=["file", "inline"])
-def test_java_property_names(secured: Secured, inline: bool) -> None:
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    trust = (
-        {"ssl.truststore.certificates": Path(secured.authority).read_text()}
-        if inline
-        else {"ssl.truststore.location": secured.authority}
-    )
-    consumers = Consumers(RACKWARD, secured.bootstrap)
-    consumer = consumers(
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{login} required username="alice" password="{PASSWORD}";',
-            "ssl.truststore.type": "PEM",
-            **trust,
-        }
-    )
-    consumer.subscribe([secured.topic])
-    assert len(read_records(consumer, 9)) == 9
-    assert consumer.memberid()
     consumer.close()

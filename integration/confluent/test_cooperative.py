@@ -92,23 +92,26 @@ def test_unmoved_partitions_are_read_while_a_member_joins(
 
 
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_a_quick_restart_costs_one_generation(cluster: Cluster, filled: str) -> None:
-    # The replacement joins within a second after the remaining member has heard of the leave. On a
-    # busy machine that may take it longer, so there are several attempts.
+def test_a_quick_restart_costs_one_generation(
+    cluster: Cluster, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The replacement has to join before the remaining member, which has heard of the leave. The
+    # second that it has for that is too short on a busy machine.
+    monkeypatch.setattr("assignors.confluent.coordinator.MAX_REJOIN_DELAY", 3.0)
     everything = {(filled, partition) for partition in range(3)}
     states: list[str] = []
     statistics: dict[str, Any] = {
         "statistics.interval.ms": 20,
         "stats_cb": lambda text: states.append(json.loads(text)["cgrp"]["join_state"]),
     }
-    settings: dict[str, Any] = {"heartbeat.interval.ms": 3000}
+    settings: dict[str, Any] = {"heartbeat.interval.ms": 9000}
     costs: list[int] = []
     with ConsumerGroup(cluster, topics=[filled], client=Confluent(), **settings) as group:
         group.start("remaining", "a", **statistics)
         group.start("restarted", "b")
         while costs[-1:] != [1] and len(costs) < ATTEMPTS:
             # Until a heartbeat has confirmed the generation.
-            before = group.settle(everything, within=STEP_TIMEOUT, hold=3.5)
+            before = group.settle(everything, within=STEP_TIMEOUT, hold=9.5)
             generation = group.generation
             states.clear()
             group.stop("restarted")

@@ -19,7 +19,6 @@ from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 SIX_MEMBERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
-TWELVE_MEMBERS = {f"{rack}{number}": rack for rack in "abc" for number in range(1, 5)}
 RANGE = "leader-rack-aware-range"
 COOPERATIVE = "leader-rack-aware-cooperative-sticky"
 
@@ -69,36 +68,6 @@ def test_even_leaders_are_all_local(cluster: Cluster, strategy: str) -> None:
     owned = assign(cluster, evenly(36), SIX_MEMBERS, strategy)
     assert loads(owned) == [6] * 6
     assert off_rack(cluster, owned, SIX_MEMBERS) == 0
-
-
-def test_twelve_members(cluster: Cluster) -> None:
-    owned = assign(cluster, evenly(36), TWELVE_MEMBERS)
-    assert loads(owned) == [3] * 12
-    assert off_rack(cluster, owned, TWELVE_MEMBERS) == 0
-
-
-def test_ten_of_twelve_leaders_in_one_rack(cluster: Cluster) -> None:
-    # Two partitions each: the members in a get 4 of the 10 led there, those in b and in c the one
-    # led in their rack and 3 others. 12 - 4 - 1 - 1 = 6 are off-rack.
-    owned = assign(cluster, ["a", "a", "b", *"aaaaa", "c", *"aaa"], SIX_MEMBERS)
-    assert loads(owned) == [2] * 6
-    assert off_rack(cluster, owned, SIX_MEMBERS) == 6
-
-
-def test_a_rack_without_members(cluster: Cluster) -> None:
-    # Nine partitions each: all that are led in a and in b are local, the 12 led in c off-rack.
-    members = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
-    owned = assign(cluster, evenly(36), members)
-    assert loads(owned) == [9] * 4
-    assert off_rack(cluster, owned, members) == 12
-
-
-def test_a_rack_without_leaders(cluster: Cluster) -> None:
-    # Six partitions each: the members in a and in b get 12 of the 18 led in their rack. The other
-    # 12 go to c, where there are no leaders.
-    owned = assign(cluster, ["a", "b"] * 18, SIX_MEMBERS)
-    assert loads(owned) == [6] * 6
-    assert off_rack(cluster, owned, SIX_MEMBERS) == 12
 
 
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)

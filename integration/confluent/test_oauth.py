@@ -23,15 +23,12 @@ from integration.support.confluent import (
     poll_until,
     read_records,
 )
-from integration.support.secured import Listener, secured_properties
-from integration.support.topics import new_name
-from rackward.testing import LocalCluster
+from integration.support.secured import Secured
+from integration.support.topics import create_topic, new_name
 from tests.support.security import (
     CLIENT_ID,
     SECRET,
-    Authority,
     TokenServer,
-    make_authority,
     run_token_server,
     send_json,
     unsecured_token,
@@ -51,36 +48,23 @@ LOGGER = {"logger": logging.getLogger("test_oauth")}
 """Without a logger, lines of kafka-python below WARNING would be dropped."""
 
 
-@dataclass(frozen=True)
-class Secured:
-    """A broker whose listener for clients requires OAUTHBEARER."""
-
-    cluster: LocalCluster
-    bootstrap: str
-    topic: str
-    authority: Authority
-    ca: str
-
-    def produce(self, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
-        for _ in range(count):
-            producer.produce(self.topic, b"x")
-        assert producer.flush(TEST_TIMEOUT) == 0
-
-
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    authority = make_authority()
-    properties = {
-        **secured_properties(authority, [Listener("SASL_PLAINTEXT", ["OAUTHBEARER"])], {}),
-        "auto.create.topics.enable": "true",
-        "num.partitions": "3",
-    }
-    ca = write_file(tmp_path_factory.mktemp("oauth"), "ca.pem", authority.pem)
-    with LocalCluster(("a",), server_properties=properties) as cluster:
-        secured = Secured(cluster, cluster.bootstrap("a"), "t", authority, ca)
-        secured.produce(9)
-        yield secured
+def records(secured: Secured) -> str:
+    """A topic of three partitions with nine records at first."""
+    topic = create_topic(secured.cluster, new_name("oauth"), [[0]] * 3)
+    produce(secured, topic, 9)
+    return topic
+
+
+def produce(secured: Secured, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": secured.cluster.bootstrap_servers})
+    for _ in range(count):
+        producer.produce(topic, b"x")
+    assert producer.flush(TEST_TIMEOUT) == 0
+
+
+def consumers_of(secured: Secured) -> Consumers:
+    return Consumers(RACKWARD, secured.cluster.bootstrap("oauth"))
 
 
 @pytest.fixture
@@ -111,19 +95,19 @@ def oidc(server: TokenServer, secured: Secured, secret: str = SECRET) -> dict[st
         "sasl.oauthbearer.client.id": CLIENT_ID,
         "sasl.oauthbearer.client.secret": secret,
         "sasl.oauthbearer.scope": "kafka",
-        "https.ca.location": secured.ca,
+        "https.ca.location": secured.files["ca"],
     }
 
 
-def read_past_expiry(secured: Secured, consumer: Any) -> None:
+def read_past_expiry(secured: Secured, records: str, consumer: Any) -> None:
     """Read and commit until several tokens have expired; the member must keep its partitions."""
     callbacks = Callbacks()
-    consumer.subscribe([secured.topic], **callbacks.all)
+    consumer.subscribe([records], **callbacks.all)
     read_records(consumer, 1)
     member, calls = consumer.memberid(), list(callbacks.calls)
     end = time.monotonic() + EXPIRIES * LIFETIME
     while time.monotonic() < end:
-        secured.produce(3)
+        produce(secured, records, 3)
         read_records(consumer, 3)
         assert consumer.commit(asynchronous=False)
     assert consumer.memberid() == member
@@ -145,14 +129,15 @@ def assert_reauthenticated(log: str) -> None:
 
 def test_tokens_of_a_callback_expire(
     secured: Secured,
+    records: str,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
     callback = CountingCallback()
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumers = consumers_of(secured)
     consumer = consumers({**SASL, **LOGGER, "oauth_cb": callback, "sasl.oauthbearer.config": "a=b"})
-    read_past_expiry(secured, consumer)
+    read_past_expiry(secured, records, consumer)
     assert set(callback.configs) == {"a=b"}
     # No more calls than librdkafka makes for its own connections: one per 80 % of a lifetime.
     assert EXPIRIES <= len(callback.tokens) <= EXPIRIES / 0.8 + 4
@@ -162,22 +147,23 @@ def test_tokens_of_a_callback_expire(
 
 def test_tokens_of_an_endpoint_expire(
     secured: Secured,
+    records: str,
     token_server: TokenServer,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
     token_server.lifetime = LIFETIME
-    consumers = Consumers(RACKWARD, secured.bootstrap)
-    read_past_expiry(secured, consumers({**oidc(token_server, secured), **LOGGER}))
+    consumers = consumers_of(secured)
+    read_past_expiry(secured, records, consumers({**oidc(token_server, secured), **LOGGER}))
     assert len(token_server.tokens) >= EXPIRIES
     assert {form["scope"][0] for form in token_server.forms} == {"kafka"}
     assert_reauthenticated(caplog.text)
     assert_no_secret(caplog.text + "".join(capfd.readouterr()), *token_server.tokens)
 
 
-def test_java_property_names(secured: Secured, token_server: TokenServer) -> None:
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+def test_java_property_names(secured: Secured, records: str, token_server: TokenServer) -> None:
+    consumers = consumers_of(secured)
     consumer = consumers(
         {
             "security.protocol": "SASL_PLAINTEXT",
@@ -187,7 +173,7 @@ def test_java_property_names(secured: Secured, token_server: TokenServer) -> Non
             "sasl.jaas.config": jaas(secured),
         }
     )
-    consumer.subscribe([secured.topic])
+    consumer.subscribe([records])
     assert len(read_records(consumer, 9)) == 9
     assert consumer.commit(asynchronous=False)
     consumer.close()
@@ -197,17 +183,18 @@ def test_java_property_names(secured: Secured, token_server: TokenServer) -> Non
 
 def test_a_wrong_secret(
     secured: Secured,
+    records: str,
     token_server: TokenServer,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
     errors: list[Any] = []
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumers = consumers_of(secured)
     consumer = consumers(
         {**oidc(token_server, secured, WRONG_SECRET), **LOGGER, "error_cb": errors.append}
     )
-    consumer.subscribe([secured.topic])
+    consumer.subscribe([records])
     line = "HTTP status 401 (invalid_client): check client id, client secret and scope"
     poll_until(consumer, until=lambda _: errors and line in caplog.text, what="an error")
     assert consumer.assignment() == []
@@ -219,7 +206,7 @@ def test_a_wrong_secret(
     assert_no_secret(shown + caplog.text)
 
 
-def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
+def test_a_callback_that_fails_for_a_while(secured: Secured, records: str) -> None:
     callback = CountingCallback(lifetime=LIFETIME)
 
     def failing_once(config: str) -> Any:
@@ -228,16 +215,16 @@ def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
             raise RuntimeError("no token now")
         return result
 
-    consumers = Consumers(RACKWARD, secured.bootstrap)
+    consumers = consumers_of(secured)
     consumer = consumers({**SASL, "oauth_cb": failing_once})
-    consumer.subscribe([secured.topic])
+    consumer.subscribe([records])
     read_records(consumer, 1)
     # librdkafka calls it again ten seconds after a failure; the token expires meanwhile.
     end = time.monotonic() + TEST_TIMEOUT
     while len(callback.tokens) < 4:
         assert time.monotonic() < end
         consumer.poll(0.1)
-    secured.produce(3)
+    produce(secured, records, 3)
     poll_until(
         consumer, until=lambda messages: any(not m.error() for m in messages), what="a record"
     )
@@ -245,7 +232,7 @@ def test_a_callback_that_fails_for_a_while(secured: Secured) -> None:
     consumer.close()
 
 
-def test_the_asyncio_consumer(secured: Secured) -> None:
+def test_the_asyncio_consumer(secured: Secured, records: str) -> None:
     callback = CountingCallback()
 
     async def run() -> None:
@@ -253,14 +240,14 @@ def test_the_asyncio_consumer(secured: Secured) -> None:
             {
                 **SASL,
                 "oauth_cb": callback,
-                "bootstrap.servers": secured.bootstrap,
+                "bootstrap.servers": secured.cluster.bootstrap("oauth"),
                 "group.id": new_group(),
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": RACKWARD.cooperative,
                 "client.rack": "a",
             }
         )
-        await consumer.subscribe([secured.topic])
+        await consumer.subscribe([records])
         deadline = time.monotonic() + TEST_TIMEOUT
         message = None
         while message is None:
@@ -276,7 +263,7 @@ def test_the_asyncio_consumer(secured: Secured) -> None:
 def jaas(secured: Secured, secret: str = SECRET) -> str:
     return (
         f'{MODULE} required clientId="{CLIENT_ID}" clientSecret="{secret}" scope="kafka"'
-        f' ssl.truststore.type="PEM" ssl.truststore.location="{secured.ca}";'
+        f' ssl.truststore.type="PEM" ssl.truststore.location="{secured.files["ca"]}";'
     )
 
 
@@ -294,18 +281,20 @@ def test_the_command_line(secured: Secured, token_server: TokenServer, tmp_path:
 
     topic = new_name("oauth")
     create = ("topics", "create", topic, "-p", "2", "-r", "1", "--yes", "--command-config")
-    done = rackward(secured.bootstrap, *create, config(SECRET))
+    done = rackward(secured.cluster.bootstrap("oauth"), *create, config(SECRET))
     assert_no_secret(done.out + done.err, *token_server.tokens)
     assert len(secured.cluster.view([topic]).replicas) == 2
 
-    failed = rackward(secured.bootstrap, *create, config(WRONG_SECRET), status=2)
+    failed = rackward(secured.cluster.bootstrap("oauth"), *create, config(WRONG_SECRET), status=2)
     assert "HTTP status 401 (invalid_client): check client id, client" in one_line(failed)
     assert_no_secret(failed.out + failed.err)
 
     token_server.respond = lambda handler: send_json(
         handler, 200, {"access_token": "not.a.jws", "expires_in": 60}
     )
-    refused = one_line(rackward(secured.bootstrap, *create, config(SECRET), status=2))
+    refused = one_line(
+        rackward(secured.cluster.bootstrap("oauth"), *create, config(SECRET), status=2)
+    )
     assert "authentication failed" in refused
     assert "check sasl.oauthbearer.client.id" in refused
     assert_no_secret(refused, "not.a.jws")

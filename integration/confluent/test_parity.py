@@ -8,12 +8,9 @@ where a script could pass without having done anything. Intended differences are
 
 from __future__ import annotations
 
-import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -287,29 +284,6 @@ def messages_and_timeouts(session: Session) -> None:
     assert time.monotonic() - started >= 0.45
 
 
-def lookups(session: Session) -> None:
-    consumer = session.open()
-    times = [TopicPartition(session.topic, p, at) for p, at in ((0, 1000), (1, 5001), (2, 99_999))]
-    session(consumer.offsets_for_times, [*times, TopicPartition(session.topic, 7, 1)], timeout=60)
-    session(consumer.offsets_for_times, [])
-    session(consumer.offsets_for_times, 1)
-    session(consumer.offsets_for_times, times, timeout=0.00001)
-    (partition,) = session.partitions(0)
-    session(consumer.get_watermark_offsets, partition, timeout=60)
-    session(consumer.get_watermark_offsets, partition, cached=True)
-    session(consumer.get_watermark_offsets, TopicPartition(session.topic, 7), timeout=60)
-    session(consumer.get_watermark_offsets, partition, timeout=0.00001)
-    session(consumer.get_watermark_offsets, 1)
-    metadata = session(consumer.list_topics, timeout=60)
-    session.note("brokers", sorted(metadata.brokers))
-    one = session(consumer.list_topics, session.topic, timeout=60)
-    session.note("topics", [sorted(one.topics), sorted(one.topics[session.topic].partitions)])
-    missing = session(consumer.list_topics, topic=MISSING, timeout=60)
-    session.note("missing", missing.topics[MISSING].error)
-    session(consumer.cluster_id, timeout=60)
-    session(consumer.set_sasl_credentials, "user", "password")
-
-
 # ---- Offsets
 
 
@@ -502,39 +476,6 @@ def callbacks_in_consume(session: Session) -> None:
     session.note("read", partition_offsets(messages))
 
 
-def a_second_member_joins_and_leaves(session: Session) -> None:
-    group = new_group()
-    sizes: list[tuple[str, int]] = []
-
-    def counting(name: str) -> dict[str, Any]:
-        def callback(kind: str) -> Callable[[Any, Any], None]:
-            def called(_: Any, partitions: list[Any]) -> None:
-                if partitions or not session.cooperative:
-                    sizes.append((f"{name} {kind}", len(partitions)))
-
-            return called
-
-        return {f"on_{kind}": callback(kind) for kind in ("assign", "revoke", "lost")}
-
-    one, other = (session.open(group=group) for _ in range(2))
-    session.join(one, **counting("one"))
-    other.subscribe([session.topic], **counting("other"))
-
-    def shared(_: object) -> bool:
-        owned, moved = partition_keys(one.assignment()), partition_keys(other.assignment())
-        return bool(moved) and not owned & moved and len(owned | moved) == 3
-
-    poll_until(one, other, until=shared, what="partitions for both")
-    remaining, moved = len(one.assignment()), len(other.assignment())
-    assert sorted((remaining, moved)) == [1, 2]
-    other.close()
-    poll_until(one, until=has_assigned(one, 3), what="all to the first")
-    # Which of the two gets two partitions depends on their ids.
-    names = {remaining: "remaining", moved: "moved", 3: "all"}
-    calls = [(call, names.get(size, size)) for call, size in sizes]
-    session.note("calls", sorted(set(calls)) if session.cooperative else sorted(calls))
-
-
 def exceptions_of_callbacks(session: Session) -> None:
     def fail(*_: object) -> None:
         raise LookupError("planned")
@@ -638,22 +579,6 @@ def on_assign_changes_the_assignment(session: Session) -> None:
         session.note("assigned", sorted(partition_keys(consumer.assignment())))
 
 
-def incremental_assignment_in_callbacks(session: Session) -> None:
-    def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            partition.offset = 8
-        session(consumer.incremental_assign, partitions)
-
-    def on_revoke(consumer: Any, partitions: list[TopicPartition]) -> None:
-        session(consumer.incremental_unassign, partitions)
-        session(consumer.assignment)
-
-    consumer = session.open(cooperative=True)
-    consumer.subscribe([session.topic], on_assign=on_assign, on_revoke=on_revoke)
-    session.read(consumer, 6)
-    session(consumer.close)
-
-
 def a_member_changes_its_assignment(session: Session) -> None:
     eager, cooperative = session.open(), session.open(cooperative=True)
     for consumer in (eager, cooperative):
@@ -682,51 +607,8 @@ def a_member_changes_its_assignment(session: Session) -> None:
     session.join(eager)
 
 
-def close_and_the_context_manager(session: Session) -> None:
-    consumer = session.open()
-    with suppress(LookupError), consumer as entered:
-        assert entered is consumer
-        session.join(consumer, **session.callbacks())
-        raise LookupError
-    session(consumer.poll, 0)
-    with consumer:
-        pass
-    # Without a poll since subscribe and assign.
-    subscribed, assigned = session.open(), session.open()
-    subscribed.subscribe([session.topic])
-    assigned.assign(session.partitions(0))
-    session(subscribed.close)
-    session(assigned.close)
-
-
-def statistics_and_log_callbacks(session: Session) -> None:
-    called: set[tuple[str, bool]] = set()
-
-    def note(kind: str) -> None:
-        called.add((kind, threading.current_thread() is threading.main_thread()))
-
-    class Recorder(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note("log" if record.msg else "empty")
-
-    log = logging.Logger("test")
-    log.addHandler(Recorder())
-    settings = {
-        "stats_cb": lambda text: note(json.loads(text)["type"]),
-        "statistics.interval.ms": 100,
-        "debug": "cgrp",
-        "log_level": 7,
-        "logger": log,
-    }
-    consumer = session.open(settings)
-    consumer.subscribe([session.topic])
-    poll_until(consumer, until=lambda _: len(called) > 1, what="statistics and a log line")
-    consumer.close()
-    assert called == {("consumer", True), ("log", True)}
-
-
 Script = Callable[[Session], None]
-BOTH_PROTOCOLS = (callbacks, a_second_member_joins_and_leaves, another_subscription)
+BOTH_PROTOCOLS = (callbacks, another_subscription)
 SCRIPTS: tuple[Script, ...] = (
     manual_assignment,
     invalid_partitions,
@@ -736,7 +618,6 @@ SCRIPTS: tuple[Script, ...] = (
     seek_before_an_assignment,
     pause_and_resume,
     messages_and_timeouts,
-    lookups,
     every_form_of_commit,
     commits_without_a_subscription,
     stored_offsets,
@@ -750,10 +631,7 @@ SCRIPTS: tuple[Script, ...] = (
     a_pattern_matches_new_topics,
     a_missing_topic_is_reported,
     on_assign_changes_the_assignment,
-    incremental_assignment_in_callbacks,
     a_member_changes_its_assignment,
-    close_and_the_context_manager,
-    statistics_and_log_callbacks,
     *BOTH_PROTOCOLS,
 )
 

@@ -1,10 +1,8 @@
-"""What ``stats_cb`` and ``logger`` get: lag, committed offsets, the group, and log lines."""
+"""What ``stats_cb`` gets: lag, committed offsets, and the group."""
 
 from __future__ import annotations
 
 import json
-import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -169,31 +167,3 @@ def test_the_fields_of_the_group(consumers: Consumers, filled: str, cooperative:
     await_equal(first, lambda: recorder.group["assignment_size"], 0)
     await_equal(first, fields, ("up", "init", len(callbacks.calls), 0))
     assert recorder.group["rebalance_reason"] == "unsubscribe"
-
-
-def test_log_lines_of_the_member_go_to_the_logger(
-    consumers: Consumers, filled: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lines: list[tuple[str, int]] = []
-
-    class Recorder(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append((record.getMessage(), threading.get_ident()))
-
-    log = logging.Logger("test")
-    log.addHandler(Recorder())
-    with caplog.at_level(logging.INFO, "kafka"):
-        for settings in ({"logger": log}, {}):
-            consumer = consumers({"client.id": "billing", **settings})
-            consumer.subscribe([filled])
-            read_records(consumer, 30)
-            poll_until(consumer, until=lambda _: len(lines) > 5, what="log lines")
-            consumer.close()
-    joined = [line for line, _ in lines if "Successfully joined group" in line]
-    # A leader that waits for metadata repeats its join.
-    assert joined
-    assert joined[0].startswith("kafka.coordinator [billing] ")
-    assert {thread for _, thread in lines} == {threading.get_ident()}
-    # Neither consumer wrote any of them to kafka-python's loggers.
-    below_warning = [record for record in caplog.records if record.levelno < logging.WARNING]
-    assert [record for record in below_warning if record.name.startswith("kafka")] == []

@@ -77,6 +77,7 @@ def test_a_controller_killed_at_each_step(
     assert all(len(rows) == 1 for rows in assigned.values()), f"assigned twice: {assigned}"
 
 
+@pytest.mark.slow
 def test_two_controllers_restore_a_deleted_topic(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ def forged(topic: str, topic_id: str | None, **fields: Any) -> dict[str, Any]:
         "topic": topic,
         "topic_id": topic_id,
         "replication_factor": 3,
-        "partitions": [[0, 0]],
+        "partitions": [0],
         "layout": "",
         "offline_replicas": [],
         "assigned": {},
@@ -86,13 +86,18 @@ def test_forged_records_remove_nothing(
                 assigned={"0": [0]},
             ),
             f"{internal}/more": forged(internal, ids_of[internal], assigned={"0": every}),
-            f"{full}/huge": forged(full, ids_of[full], partitions=[[0, 999_999]]),
+            f"{full}/huge": forged(full, ids_of[full], partitions=list(range(100_000))),
             f"{full}/many": forged(full, ids_of[full], replication_factor=1000),
         }
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
         for number in range(20):
-            records[f"{full}/large{number}"] = forged(full, ids_of[full], partitions=[[0, 999_998]])
-        values = {key: json.dumps(value).encode() for key, value in records.items()}
+            records[f"{full}/large{number}"] = forged(
+                full, ids_of[full], partitions=list(range(99_999))
+            )
+        values = {
+            key: json.dumps({**value, "id": key.rpartition("/")[2]}).encode()
+            for key, value in records.items()
+        }
         values |= {f"{full}/odd": b"\xff\x00", f"{full}/deep": b"[" * 100_000}
         for key, value in values.items():
             producer.send(PENDING_REPLICAS_TOPIC, key=key.encode(), value=value, partition=0)

@@ -108,10 +108,15 @@ ENDS: dict[str, Callable[[Controllers], None]] = {
 
 
 @pytest.mark.parametrize("order", list(permutations(STEPS)), ids=" - ".join)
-def test_the_owner_has_all_records(controllers: Controllers, order: tuple[str, ...]) -> None:
+def test_the_first_owner_has_all_records(controllers: Controllers, order: tuple[str, ...]) -> None:
     for step in order:
         STEPS[step](controllers)
         controllers.check(step)
+
+
+def test_each_next_owner_has_all_records(controllers: Controllers) -> None:
+    for step in STEPS:
+        STEPS[step](controllers)
     controllers.create()
     controllers.check("another record")
     for end in ("a leaves", "a joins", "b dies", "b joins", "a dies", "a joins", "b leaves"):

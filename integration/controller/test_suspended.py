@@ -27,7 +27,12 @@ from integration.support.controllers import (
     stop_brokers,
 )
 from integration.support.groups import ConsumerGroup
-from integration.support.topics import create_topic, delete_topic, throttle_settings
+from integration.support.topics import (
+    SteadyProducer,
+    create_topic,
+    delete_topic,
+    throttle_settings,
+)
 from rackward.controller.lease import WRITING_RECORDS, Lease
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
@@ -174,7 +179,7 @@ def test_a_suspended_controller_changes_nothing_afterwards(
     create_topic(cluster, read, [[0, 1], [2, 1], [0, 1], [2, 1]])
     expected = {f"{step.value}: {operation}" for operation in OPERATIONS for step in Step}
     changes: dict[str, list[str]] = {}
-    with ConsumerGroup(cluster, topics=[read]) as group:
+    with ConsumerGroup(cluster, topics=[read]) as group, SteadyProducer(cluster, read, 4):
         group.start("b1", "b")
         group.settle({(read, number) for number in range(4)})
         controller = SuspendedController(cluster, group.id, tmp_path / "log")

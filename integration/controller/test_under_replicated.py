@@ -86,7 +86,7 @@ def test_a_topic_gets_its_replicas_when_a_broker_returns(
         (finding,) = [
             each["message"]
             for each in described["findings"]
-            if each["kind"] == "placeholders" and each["subject"] == topic
+            if each["kind"] == "waiting for brokers" and each["subject"] == topic
         ]
         assert "2 live brokers in racks a, b, but 3 are needed: start 1 more" in finding
         checked = rackward(cluster, "placement", "check", "--topics", topic, status=1)

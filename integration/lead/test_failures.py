@@ -233,6 +233,7 @@ def test_a_group_that_changes_to_the_new_protocol_is_let_go(
             consumer.close()
 
 
+@pytest.mark.new_protocol
 def test_groups_that_cannot_be_led_are_refused(shared_three_brokers: Cluster) -> None:
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
     group = new_name("group")

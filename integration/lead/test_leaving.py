@@ -42,11 +42,15 @@ CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 def test_a_group_goes_on_without_the_process_that_led_it(
     shared_three_brokers: Cluster, client: str, ways: tuple[signal.Signals, signal.Signals]
 ) -> None:
-    """The first process led from the first member on, the second one has removed the leader."""
+    """The first process led from the first member on, the second one has removed the leader.
+
+    Members send no rack: librdkafka's own `cooperative-sticky` assignor, which goes on alone, can
+    swap two partitions for ever where they do.
+    """
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
     expected = set(partitions_of(topic, PARTITIONS))
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=CLIENTS[client]) as group:
-        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS, sends_racks=False)
         lead = ("lead", group.id, "--json", "--mapping", RACKS)
         with running(shared_three_brokers, *lead) as first:
             first.until(_is_leading)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
-from integration.support.clients import MemberConfig, PartitionId, partitions_of
-from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
+from integration.support.clients import partitions_of
+from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.hostile import HostileMember, subscription
 from integration.support.leading import (
     UNMODIFIED_CLIENTS,
@@ -17,7 +16,6 @@ from integration.support.leading import (
     wait_for_status,
     wait_until_leading,
 )
-from integration.support.process_clients import InProcess, Log, ProcessClient, kill
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.racks import loads
 from integration.support.topics import SteadyProducer, create_topic, new_name
@@ -75,50 +73,6 @@ def test_java_and_confluent_in_one_group_are_restarted(
         # Each restart moves each partition at most twice. Two owners for a second would read ten.
         assert again <= 2 * 3 * PARTITIONS
         assert leader.status()[0].metrics.off_rack == 0
-
-
-@pytest.mark.slow
-def test_killed_members_of_two_clients_lose_no_record(
-    shared_three_brokers: Cluster, topic: str
-) -> None:
-    log = Log()
-    java = Java(COOPERATIVE_STICKY)
-
-    def confluent(config: MemberConfig) -> ProcessClient:
-        client = InProcess("stock", "sticky", log, commit_each=True)(config)
-        # That of a Java consumer is not known; see ProgramClient.
-        client.generation = lambda: 0 if client.owned() else -1  # type: ignore[method-assign]
-        return client
-
-    session = {"session.timeout.ms": 10_000}
-    with (
-        ConsumerGroup(shared_three_brokers, topics=[topic]) as group,
-        leading(shared_three_brokers, group.id) as leader,
-        SteadyProducer(shared_three_brokers, topic, PARTITIONS) as sent,
-    ):
-        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
-        wait_until_leading(leader)
-        led.start("a1", "b1", client=java)
-        led.start("b2", "c1", client=confluent, **session)
-        led.settle()
-        owned = group.members["a1"].owned | group.members["c1"].owned
-        for name in ("a1", "c1"):
-            kill(group, name)
-            # What it had when it was killed; an assignment of a member that is gone ends there.
-            group.history.append(Change(time.monotonic(), name, "killed", owned))
-            del led.racks[name]
-        led.settle()
-        led.start("a2", client=java)
-        led.start("c2", client=confluent, **session)
-        owned_after = led.settle()
-        assert loads(owned_after) == [3, 3, 3, 3]
-        sent.stop()
-
-        def reads_of(tp: PartitionId) -> Reads:
-            return Reads([*group.reads_of(tp).seen, *log.reads_of(tp).seen])
-
-        everything_is_read(reads_of, topic, sent)
-        assert group.owned_at_once(LAG_SECONDS) == []
 
 
 # ---- Hostile members.

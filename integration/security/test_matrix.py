@@ -27,7 +27,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor, read_from_nearest
 from integration.clients.test_security import CLIENTS
-from integration.security.cluster import KEY_PASSWORD, PASSWORD, PRINCIPALS, Secured, run_secured
+from integration.security.cluster import PRINCIPALS, grant, run_with_acls
 from integration.security.matrix import (
     COMMANDS,
     GROUP,
@@ -44,6 +44,7 @@ from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import UNMODIFIED_CLIENTS, membership_times
+from integration.support.secured import KEY_PASSWORD, PASSWORD, Secured
 from integration.support.topics import create_topic, create_topics
 from rackward.lead import GroupLeader
 from rackward.testing import Cluster, DockerCluster, LocalCluster
@@ -127,7 +128,10 @@ class Matrix:
 
         Raises AssertionError if it ends otherwise: without a text to expect it has to succeed.
         """
-        properties = self.secured.properties(cell.mechanism, cell.user)
+        properties = {
+            "bootstrap.servers": self.secured.cluster.bootstrap(cell.mechanism),
+            **self.secured.properties(cell.mechanism, cell.user),
+        }
         if cell.part in COMMANDS:
             return self._run_command(cell, properties, succeeds=expected is None)
         run: Callable[[Cell, dict[str, Any], str | None], str] = {
@@ -311,7 +315,7 @@ def matrix(
     cells = [*WITH_MECHANISMS, *WITHOUT_RIGHTS]
     users = [cell.name for cell in WITHOUT_RIGHTS]
     with ExitStack() as stack:
-        secured = stack.enter_context(run_secured(RUNTIMES[request.param], folder, users))
+        secured = stack.enter_context(run_with_acls(RUNTIMES[request.param], folder, users))
         cluster = secured.cluster
         topics = {SHARED: [[0, 1], [1, 0]]}
         for cell in cells:
@@ -331,17 +335,20 @@ def matrix(
         readers = stack.enter_context(ConsumerGroup(cluster, topics=[SHARED], client=client))
         readers.start("m1")
         readers.settle(partitions_of(SHARED, 2))
-        secured.grant(
+        grant(
+            cluster,
             (
-                cell.principal,
-                cell.rights,
-                {
-                    TOPIC: cell.topic,
-                    OTHER_TOPIC: f"{cell.topic}-other",
-                    GROUP: cell.group if cell.part in PROCESSES else readers.id,
-                },
-            )
-            for cell in cells
+                (
+                    cell.principal,
+                    cell.rights,
+                    {
+                        TOPIC: cell.topic,
+                        OTHER_TOPIC: f"{cell.topic}-other",
+                        GROUP: cell.group if cell.part in PROCESSES else readers.id,
+                    },
+                )
+                for cell in cells
+            ),
         )
         yield Matrix(secured, folder, readers)
 

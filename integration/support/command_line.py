@@ -296,6 +296,7 @@ def main() -> None:
     import rackward.cli.leaders
     import rackward.cli.main
     import rackward.cli.placement
+    import rackward.cli.top
     import rackward.cli.topics
     import rackward.cli.traffic.collect
 

@@ -5,7 +5,7 @@ without STEP and OPERATION once at each step of each kind of change:
 
     python -m integration.support.controllers BOOTSTRAP_SERVERS GROUP SIGNAL [STEP OPERATION]
 
-It lays out leaders for the consumers of GROUP.
+Leaders follow the consumers of GROUP.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from placement_core import TopicPartition
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
 from rackward.controller.app import Controller, Plugins
-from rackward.controller.config import ControllerConfig, LeaderLayoutConfig
+from rackward.controller.config import ControllerConfig, FollowConfig, UnderReplicated
 from rackward.controller.lease import Lease
 from rackward.kafka import ClusterState, connect, read_state
 from rackward.testing import Cluster
@@ -52,7 +52,7 @@ READY_SECONDS = 120.0
 class RunningController:
     """``rackward controller`` for a cluster; its log is a file in ``folder``.
 
-    ``lead`` is the section of its configuration.
+    ``lead`` and ``leaders`` are sections of its configuration.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class RunningController:
         name: str = "controller",
         throttle: str = "50MB",
         lead: Mapping[str, object] | None = None,
+        leaders: Mapping[str, object] | None = None,
     ) -> None:
         config = folder / f"{name}.json"
         config.write_text(
@@ -73,6 +74,7 @@ class RunningController:
                     "service": {"listen": "127.0.0.1:0"},
                     "health": {"listen": "127.0.0.1:0"},
                     "lead": dict(lead or {}),
+                    "leaders": dict(leaders or {}),
                 }
             )
         )
@@ -149,9 +151,10 @@ def controller(
     name: str = "controller",
     throttle: str = "50MB",
     lead: Mapping[str, object] | None = None,
+    leaders: Mapping[str, object] | None = None,
 ) -> Iterator[RunningController]:
     """Run a controller within the context; kill it at the end if it has not ended."""
-    running = RunningController(cluster, folder, name, throttle, lead)
+    running = RunningController(cluster, folder, name, throttle, lead, leaders)
     try:
         yield running
     finally:
@@ -338,8 +341,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO)
     config = ControllerConfig(
         {"bootstrap.servers": servers},
-        throttle=THROTTLE,
-        leaders=LeaderLayoutConfig(1.0, (group,), min_interval=1.0),
+        under_replicated=UnderReplicated(throttle=THROTTLE),
+        leaders=FollowConfig((group,), min_rate=1.0, settle=1.0, rest=1.0),
     )
     plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
     with SHORT_SESSION(), observed_changes(on_step):

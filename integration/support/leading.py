@@ -102,12 +102,15 @@ def membership_times(
     rebalance: float = 80.0,
     heartbeat: float = 0.2,
     alone: float = 60.0,
+    watched: float = 0.0,
 ) -> Iterator[None]:
     """Have members that lead use these times, in seconds."""
     times: dict[str, Any] = {"SESSION_SECONDS": session, "HEARTBEAT_SECONDS": heartbeat}
     with (
         patch.multiple("rackward.lead.member", REBALANCE_SECONDS=rebalance, **times),
-        patch.multiple("rackward.lead.led_group", ALONE_SECONDS=alone, **times),
+        patch.multiple(
+            "rackward.lead.led_group", ALONE_SECONDS=alone, OFFSETS_SECONDS=watched, **times
+        ),
     ):
         yield
 
@@ -167,22 +170,19 @@ class LedGroup:
     group: ConsumerGroup
     topic: str
     partitions: int
+    sends_racks: bool = True
+    """Whether members send their racks, or the process that leads must know them."""
     racks: dict[str, str] = field(default_factory=dict)
 
     def start(self, *names: str, **settings: Any) -> None:
         """Start members; the first letter of a name is the rack."""
         for name in names:
             self.racks[name] = name[0]
-            self.group.start(name, name[0], **settings)
+            self.group.start(name, name[0] if self.sends_racks else None, **settings)
 
     def stop(self, name: str) -> None:
         """Close a member."""
         self.group.stop(name)
-        del self.racks[name]
-
-    def forget(self, name: str) -> None:
-        """Expect nothing more of a member that was killed."""
-        self.group.members.pop(name)
         del self.racks[name]
 
     def settle(self, within: float = TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 
 from integration.support.topics import with_admin
-from rackward.testing import Cluster
+from rackward.testing import Cluster, DockerCluster, LocalCluster
 from rackward.testing.docker import EXTERNAL
-from tests.support.security import CLIENT_ID, SECRET, Authority, write_file
+from tests.support.security import (
+    CLIENT_ID,
+    SECRET,
+    Authority,
+    TokenServer,
+    make_authority,
+    run_token_server,
+    write_file,
+)
 
 JAAS = "org.apache.kafka.common.security"
+
+PASSWORD, KEY_PASSWORD = "canary-wonderland", "canary-cheshire"
+"""Secrets of clients: no output may contain them."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,16 @@ class Listener:
     protocol: str
     mechanisms: Sequence[str] = ()
     client_certificate: bool = False
+
+
+LISTENERS = {
+    "tls": Listener("SSL", client_certificate=True),
+    "plain": Listener("SASL_SSL", ["PLAIN"]),
+    "scram": Listener("SASL_SSL", ["SCRAM-SHA-512"]),
+    "oauth": Listener("SASL_PLAINTEXT", ["OAUTHBEARER"]),
+    "oauth-tls": Listener("SASL_SSL", ["OAUTHBEARER"]),
+}
+"""Those of the cluster that the tests of clients share."""
 
 
 def secured_properties(
@@ -87,40 +110,6 @@ def client_files(folder: Path, authority: Authority, key_password: str) -> dict[
     }
 
 
-def client_properties(
-    protocol: str,
-    mechanism: str | None,
-    files: Mapping[str, str],
-    key_password: str,
-    token_url: str,
-    user: tuple[str, str],
-    client_secret: str = SECRET,
-) -> dict[str, str]:
-    """Return librdkafka's properties of a client; without a ``mechanism`` it has a certificate.
-
-    ``files`` are those of `client_files`; ``user`` is a name with its password.
-    """
-    properties = {"security.protocol": protocol}
-    if protocol.endswith("SSL"):
-        properties["ssl.ca.location"] = files["ca"]
-    if mechanism is None:
-        return properties | {
-            "ssl.certificate.location": files["certificate"],
-            "ssl.key.location": files["key"],
-            "ssl.key.password": key_password,
-        }
-    properties["sasl.mechanisms"] = mechanism
-    if mechanism == "OAUTHBEARER":
-        return properties | {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.token.endpoint.url": token_url,
-            "sasl.oauthbearer.client.id": CLIENT_ID,
-            "sasl.oauthbearer.client.secret": client_secret,
-            "https.ca.location": files["ca"],
-        }
-    return properties | {"sasl.username": user[0], "sasl.password": user[1]}
-
-
 def create_scram_user(
     cluster: Cluster, user: str, password: str, mechanisms: Iterable[str]
 ) -> None:
@@ -133,6 +122,81 @@ def create_scram_user(
             cluster, partial(KafkaAdminClient.alter_user_scram_credentials, alterations=new)
         )
         assert changed == {user: None}
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A cluster with these listeners, its authority and token endpoint, and a client's files."""
+
+    cluster: Cluster
+    listeners: Mapping[str, Listener]
+    authority: Authority
+    token_server: TokenServer
+    files: Mapping[str, str]
+
+    def properties(
+        self,
+        listener: str,
+        user: str = "alice",
+        password: str = PASSWORD,
+        client_secret: str = SECRET,
+    ) -> dict[str, Any]:
+        """Return librdkafka's properties of a client of the listener.
+
+        Without a mechanism it has a certificate. Only PLAIN has other users than ``alice``.
+        """
+        of_listener = self.listeners[listener]
+        properties = {"security.protocol": of_listener.protocol}
+        if of_listener.protocol.endswith("SSL"):
+            properties["ssl.ca.location"] = self.files["ca"]
+        if not of_listener.mechanisms:
+            return properties | {
+                "ssl.certificate.location": self.files["certificate"],
+                "ssl.key.location": self.files["key"],
+                "ssl.key.password": KEY_PASSWORD,
+            }
+        (properties["sasl.mechanisms"],) = of_listener.mechanisms
+        if properties["sasl.mechanisms"] == "OAUTHBEARER":
+            return properties | {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": self.token_server.url,
+                "sasl.oauthbearer.client.id": CLIENT_ID,
+                "sasl.oauthbearer.client.secret": client_secret,
+                "https.ca.location": self.files["ca"],
+            }
+        return properties | {"sasl.username": user, "sasl.password": password}
+
+
+@contextmanager
+def run_secured(
+    listeners: Mapping[str, Listener],
+    folder: Path,
+    *,
+    racks: Sequence[str] = ("a",),
+    cluster_type: type[LocalCluster] | type[DockerCluster] = LocalCluster,
+    users: Iterable[str] = (),
+    server_properties: Mapping[str, str] | None = None,
+) -> Iterator[Secured]:
+    """Run a cluster with these listeners, whose names are those of client racks.
+
+    ``users`` exist with PLAIN, as ``alice`` does. Files of the client are written to ``folder``.
+    """
+    authority = make_authority()
+    passwords = dict.fromkeys(["alice", *users], PASSWORD)
+    properties = secured_properties(authority, list(listeners.values()), passwords)
+    with (
+        cluster_type(
+            racks,
+            client_racks=tuple(listeners),
+            server_properties={**properties, **(server_properties or {})},
+        ) as cluster,
+        run_token_server(authority.sign("localhost")) as token_server,
+    ):
+        mechanisms = [name for each in listeners.values() for name in each.mechanisms]
+        scram = [name for name in mechanisms if name.startswith("SCRAM")]
+        create_scram_user(cluster, "alice", PASSWORD, scram)
+        files = client_files(folder, authority, KEY_PASSWORD)
+        yield Secured(cluster, listeners, authority, token_server, files)
 
 
 def _one_line(pem: str) -> str:

@@ -270,13 +270,21 @@ class Content:
 
 
 def fill(
-    cluster: Cluster, topic: str, partitions: int, records: int, size: int = RECORD_BYTES
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    records: int,
+    size: int = RECORD_BYTES,
+    rack: str | None = None,
 ) -> Content:
-    """Write ``records`` incompressible records to each partition; return their content."""
+    """Write ``records`` incompressible records to each partition; return their content.
+
+    The producer uses the listeners of ``rack``.
+    """
     rng = random.Random(1)
     digests = [hashlib.sha256() for _ in range(partitions)]
     producer = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", batch_size=60_000
+        bootstrap_servers=cluster.bootstrap(rack).split(","), acks="all", batch_size=60_000
     )
     try:
         for _ in range(records):

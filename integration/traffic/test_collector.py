@@ -33,6 +33,7 @@ from integration.support.collecting import (
 )
 from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
+from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.collector import ClusterResult, Collector, HostRacks, ParquetSink
 from rackward.collector.collector import collector_id
 from rackward.testing import Cluster
@@ -78,9 +79,7 @@ def test_a_snapshot_agrees_with_clients_and_brokers(
     )
     root = roots[-1]
     assert (outcome.snapshots, outcome.failures, outcome.faults) == (1, 0, 0), outcome
-    tables = {
-        table: read_table(root, table) for table in ("brokers", "partitions", "members", "commits")
-    }
+    tables = {table: read_table(root, table) for table in SNAPSHOT_TABLES}
     for table, rows in tables.items():
         assert {row["cluster"] for row in rows} == {"here"}, table
         assert all(began <= row["taken_at"] <= ended for row in rows), table
@@ -88,6 +87,13 @@ def test_a_snapshot_agrees_with_clients_and_brokers(
         assert {row["collector"] for row in tables[table]} == {collector_id()}
     assert {row["broker"]: row["rack"] for row in tables["brokers"]} == dict(cluster.racks)
     assert {row["host"] for row in tables["brokers"]} == {"127.0.0.1"}
+    listeners = tables["listeners"]
+    assert {row["address"] for row in listeners} == {"127.0.0.1"}
+    assert {row["broker"] for row in listeners} == set(cluster.racks)
+    assert None not in {row["listener"] for row in listeners}
+    assert {f"127.0.0.1:{row['port']}" for row in listeners} > set(
+        cluster.bootstrap_servers.split(",")
+    )
     _check_partitions(cluster, view, topic, tables["partitions"])
     _check_members(idle_groups, owned, tables["members"])
     commits = {

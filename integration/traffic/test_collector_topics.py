@@ -23,6 +23,7 @@ from integration.support.collecting import (
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, fill, new_name
 from placement_core import TopicPartition
+from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.collector import (
     HostRacks,
     ParquetSink,
@@ -58,7 +59,7 @@ def test_snapshots_are_written_and_sent_to_a_topic(
     _, (root, messages) = with_stable_state(
         lambda: layout(cluster, topic), lambda: collect(cluster, topic, tmp_path)
     )
-    assert [table for table, _ in messages] == ["brokers", "partitions", "members", "commits"] * 2
+    assert [table for table, _ in messages] == list(SNAPSHOT_TABLES) * 2
     for table, rows in messages:
         written = read_table(root, table)
         keys = [name for name in written[0] if name != "taken_at"]
@@ -118,8 +119,8 @@ def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(
                 selection,
                 HostRacks(),
                 lambda: None,
-                lambda: datetime.now(UTC),
                 "collector",
+                lambda host: [host],
             )
 
         def send_to_victim_briefly(operation: str, request: Any, **options: Any) -> Any:

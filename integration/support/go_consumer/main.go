@@ -2,7 +2,7 @@
 // each assignment, revocation and record. It leaves its group when it is terminated.
 //
 // Arguments: franz-go, sarama or kafka-go; bootstrap servers, group, topics separated by commas, client
-// id, rack, and the assignor.
+// id, rack, and the assignor. Or "produce", bootstrap servers, topic and rack: see producer.go.
 package main
 
 import (
@@ -74,6 +74,10 @@ func writeRecord(topic string, number int32, offset int64) {
 }
 
 func main() {
+	if os.Args[1] == "produce" {
+		produceWithFranzGo(strings.Split(os.Args[2], ","), os.Args[3], os.Args[4])
+		return
+	}
 	running, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	clients[os.Args[1]](running, configuration{
