@@ -12,8 +12,8 @@ ARGS ?=
 WORKERS ?= $(if $(strip $(ARGS)),0,2)
 
 EXTRAS := kafka-python,confluent,aiokafka,spark,cluster,docker,cli,yaml,prometheus,controller
-CHECKED := placement_core assignors rack_traffic rackward tests integration benchmarks examples docs \
-	conftest.py .ci/client_versions.py .ci/kafka_image.py .ci/wheel_test.py
+CHECKED := placement_core assignors partitioners rack_traffic rackward tests integration benchmarks \
+	examples docs conftest.py .ci/client_versions.py .ci/kafka_image.py .ci/wheel_test.py
 INPUTS := pyproject.toml constraints.txt
 
 # pip reads the first for the packages to install, the second for those to build with.
@@ -35,7 +35,7 @@ help:
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
 	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
-	@echo 'make nightly               what takes hours: slow tests, all rights, all faults, memory'
+	@echo 'make nightly               what takes hours: slow tests, new random examples, all rights, all faults, memory'
 	@echo 'make mutation              change the code in small ways, and count what the tests notice'
 	@echo 'make wheel-test            build the wheel, and test it without the checkout'
 	@echo 'make constraints           update constraints.txt to the newest versions'
@@ -76,6 +76,7 @@ benchmarks: $(VENV)/.dev-installed
 benchmarks-placement: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.reassignment
 	@$(BIN)/python -m benchmarks.placement
+	@$(BIN)/python -m benchmarks.leaders
 
 benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
@@ -83,10 +84,13 @@ benchmarks-clients: $(VENV)/.dev-installed
 chaos: $(VENV)/.dev-installed
 	@$(BIN)/python -m integration.chaos $(ARGS)
 
-# Slow tests have the whole matrix of rights; each step runs, and the first failure is the status.
+# Slow tests have the whole matrix of rights; each step runs, and the last failure is the status.
+# Property tests draw 2,000 new examples each: the profile of the other runs repeats the same ones.
 nightly: $(VENV)/.dev-installed
 	@status=0; \
 	RACKWARD_SLOW_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) -m slow tests integration || status=$$?; \
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --hypothesis-profile=fuzz --timeout 7200 \
+		-m 'hypothesis and not spark' tests || status=$$?; \
 	$(BIN)/python -m integration.chaos $(ARGS) || status=$$?; \
 	$(BIN)/python -m integration.chaos --soak 30 $(ARGS) || status=$$?; \
 	exit $$status

@@ -135,7 +135,7 @@ def _kind(nodeid: str) -> int:
     """Return what the test needs."""
     if nodeid.startswith("tests/rack_traffic/"):
         return _SPARK
-    if re.search(r"/test_docker_cluster\.py::|[\[-]docker[\]-]", nodeid):
+    if re.search(r"/test_(docker_cluster|sampled_flows)\.py::|[\[-]docker[\]-]", nodeid):
         return _CONTAINERS
     return _CLUSTERS if nodeid.startswith("integration/") else _PURE
 
@@ -159,10 +159,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, object, object]:
-    """Mark the tests that start Spark; in a worker of pytest-xdist, put long units first."""
+    """Mark the tests that start Spark; in a worker of pytest-xdist, put long units first.
+
+    Without RACKWARD_SLOW_TESTS=all, deselect those marked ``slow``.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+    if os.environ.get("RACKWARD_SLOW_TESTS") != "all":
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
     result = yield
     # After pytest has sorted them by the parameters of shared fixtures.
     if hasattr(config, "workerinput"):

@@ -1,4 +1,4 @@
-"""Runs the adapters' tests with the oldest and the newest release of each client library.
+"""Runs the adapters' tests with the oldest and the newest release of each library that they use.
 
 The oldest is the lower bound of the requirement in pyproject.toml, the newest what pip resolves the
 requirement to today. All other tests run with the installed release, so it is not tested again.
@@ -57,10 +57,16 @@ CLIENTS = (
         "confluent-kafka",
         "confluent",
         "confluent_kafka",
-        ("tests/assignors/confluent",),
+        ("tests/assignors/confluent", "tests/partitioners/test_confluent.py"),
         below="2.11.1",
-        use="from assignors.confluent import Consumer; Consumer({'group.id': 'g',"
-        " 'partition.assignment.strategy': 'leader-rack-aware-range'})",
+        use="""
+from assignors.confluent import Consumer, UnsupportedClientError
+from partitioners.confluent import Producer
+try:
+    Consumer({"group.id": "g", "partition.assignment.strategy": "leader-rack-aware-range"})
+except UnsupportedClientError:
+    Producer({})
+""",
     ),
     Client(
         "aiokafka",
@@ -70,6 +76,7 @@ CLIENTS = (
         below="0.12.0",
         use="from assignors.aiokafka import install; install()",
     ),
+    Client("pyspark", "spark", "pyspark", ("tests/rack_traffic/test_batch.py",)),
 )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("placement_core", "assignors", "rack_traffic", "rackward")
+PACKAGES = ("placement_core", "assignors", "partitioners", "rack_traffic", "rackward")
 
 PURE = """
 import importlib.util, sys
@@ -32,6 +32,9 @@ for assignor in (LeaderRackAwareCooperativeSticky(), LeaderRackAwareRange()):
     plan = assignor.assign(members, {"t": ["c", "a", "b", None]})
     assert (plan.off_rack, plan.optimum, sum(plan.loads.values())) == (0, 0, 4), plan
 from assignors.rack_discovery import resolve_rack, discover
+from partitioners.choice import PartitionChooser
+chooser = PartitionChooser("t", "a", 3)
+assert chooser.update({0: "a", 1: "b", 2: "c"}) and chooser.candidates() == [0]
 assert resolve_rack(None, {"RACKWARD_RACK": "a"}) == "a" and discover("gce").name == "gce"
 """
 
@@ -43,10 +46,14 @@ assert LeaderRackAwareRangeAssignor(rack="a").name == "leader-rack-aware-range"
 assert LeaderRackAwareCooperativeStickyAssignor(rack="a").name == (
     "leader-rack-aware-cooperative-sticky"
 )
+from partitioners.kafka_python import RackAwarePartitioner
+assert RackAwarePartitioner(rack="a")
 """
 
 CONFLUENT = """
 from assignors.confluent import Consumer
+from partitioners.confluent import Producer
+assert Producer({"bootstrap.servers": "127.0.0.1:1", "client.rack": "a"})
 settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "client.rack": "a"}
 strategy = "leader-rack-aware-cooperative-sticky"
 with Consumer({**settings, "partition.assignment.strategy": strategy}) as consumer:
@@ -58,6 +65,7 @@ from assignors.aiokafka import (
     LeaderRackAwareCooperativeStickyAssignor, LeaderRackAwareRangeAssignor,
 )
 assert LeaderRackAwareRangeAssignor(rack="a").name == "leader-rack-aware-range"
+from partitioners.aiokafka import RackAwareProducer
 """
 
 PROMETHEUS = """
