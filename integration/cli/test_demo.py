@@ -105,6 +105,7 @@ def test_all_steps_on_a_new_cluster(tmp_path: Path) -> None:
     assert "leader-rack-aware" in (logs / "rackward-kafka-python-0.log").read_text()
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(

@@ -187,7 +187,8 @@ def test_an_added_broker_is_retried_if_a_port_is_taken(
 
 
 @pytest.mark.parametrize(
-    "version", ["3.9.1", pytest.param("4.3.1", marks=pytest.mark.slow), "4.4.0"]
+    "version",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("3.9.1", "4.3.1")), "4.4.0"],
 )
 def test_a_cluster_has_the_features_of_its_version(version: str) -> None:
     """The file with their levels has another place from Kafka 4.4 on."""

@@ -127,6 +127,7 @@ def assert_reauthenticated(log: str) -> None:
     assert log.count("Beginning SASL re-authentication") >= EXPIRIES
 
 
+@pytest.mark.slow
 def test_tokens_of_a_callback_expire(
     secured: Secured,
     records: str,

@@ -29,8 +29,12 @@ CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 @pytest.mark.parametrize(
     "ways",
-    [(signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL, signal.SIGTERM)],
-    ids=["terminated, then killed", "killed, then terminated"],
+    [
+        pytest.param((signal.SIGTERM, signal.SIGKILL), id="terminated, then killed"),
+        pytest.param(
+            (signal.SIGKILL, signal.SIGTERM), id="killed, then terminated", marks=pytest.mark.slow
+        ),
+    ],
 )
 @pytest.mark.parametrize(
     "client",

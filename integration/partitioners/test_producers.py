@@ -109,11 +109,20 @@ def with_franz_go(
     return {int(record["value"]): record["partition"] for record in records}
 
 
-CLIENTS = pytest.mark.parametrize(
-    "produce",
-    [with_kafka_python, with_aiokafka, pytest.param(with_franz_go, marks=pytest.mark.slow)],
-    ids=["kafka-python", "aiokafka", "franz-go"],
-)
+def clients(in_ci: Produce) -> pytest.MarkDecorator:
+    """Return the parameter ``produce``; all but ``in_ci`` are slow tests."""
+    names = {
+        "kafka-python": with_kafka_python,
+        "aiokafka": with_aiokafka,
+        "franz-go": with_franz_go,
+    }
+    return pytest.mark.parametrize(
+        "produce",
+        [
+            pytest.param(each, id=name, marks=() if each is in_ci else pytest.mark.slow)
+            for name, each in names.items()
+        ],
+    )
 
 
 def crossing(cluster: Cluster, topic: str, partitions: Iterable[int]) -> float:
@@ -155,7 +164,7 @@ def other_leaders_than(cluster: Cluster, topic: str, broker: int) -> None:
     )
 
 
-@CLIENTS
+@clients(in_ci=with_kafka_python)
 def test_bytes_stay_in_the_rack_when_leaders_change(
     cluster: Cluster, unique_name: Callable[[str], str], produce: Produce
 ) -> None:
@@ -213,7 +222,7 @@ class Numbers:
         wait_until(lambda: self.count >= until, TEST_TIMEOUT, f"{more} more records are sent")
 
 
-@CLIENTS
+@clients(in_ci=with_aiokafka)
 def test_a_broker_of_the_rack_is_killed_while_records_are_written(
     cluster: Cluster, unique_name: Callable[[str], str], produce: Produce
 ) -> None:
