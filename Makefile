@@ -22,7 +22,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel-test constraints clean
+.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
@@ -37,6 +37,7 @@ help:
 	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
 	@echo 'make nightly               what takes hours: slow tests, new random examples, all rights, all faults, memory'
 	@echo 'make mutation              change the code in small ways, and count what the tests notice'
+	@echo 'make wheel                 build the sdist and the wheel, in dist'
 	@echo 'make wheel-test            build the wheel, and test it without the checkout'
 	@echo 'make constraints           update constraints.txt to the newest versions'
 	@echo 'make clean                 remove .venv and all generated files'
@@ -97,6 +98,10 @@ nightly: $(VENV)/.dev-installed
 
 mutation: $(VENV)/.mutation-installed
 	@$(BIN)/python -m benchmarks.mutation $(ARGS)
+
+wheel: $(VENV)/.dev-installed
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist
 
 wheel-test: $(VENV)/.dev-installed
 	@$(BIN)/python .ci/wheel_test.py

@@ -4,6 +4,7 @@ For each extra, and for the wheel alone, a virtual environment is created in a t
 the wheel is installed with that extra, and a smoke test runs. It fails if code works only because
 the checkout is on the path, if the wheel lacks a file, or if no extra names a dependency. Other
 versions of Python that this machine has get the smoke tests of all clients and of the commands.
+Last, all extras are installed at once, as users install them: the newest releases, unconstrained.
 """
 
 from __future__ import annotations
@@ -135,13 +136,16 @@ for name in {PACKAGES!r}:
 """
 
 
-def run(*command: str | Path, cwd: Path) -> None:
+def run(*command: str | Path, cwd: Path, constrained: bool = True) -> None:
     """Run ``command`` in ``cwd`` without the checkout on any path.
 
-    Raises CalledProcessError if it fails.
+    pip installs the versions of constraints.txt, or the newest ones. Raises CalledProcessError if
+    it fails.
     """
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environ["PIP_CONSTRAINT"] = environ["PIP_BUILD_CONSTRAINT"] = str(ROOT / "constraints.txt")
+    unset = ("PYTHON", "PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(unset)}
+    if constrained:
+        environ["PIP_CONSTRAINT"] = environ["PIP_BUILD_CONSTRAINT"] = str(ROOT / "constraints.txt")
     subprocess.run([str(part) for part in command], cwd=cwd, env=environ, check=True)
 
 
@@ -194,7 +198,12 @@ def other_pythons() -> dict[str, Path]:
 
 
 def check_extras(
-    extras: Sequence[str], wheel: Path, home: Path, python: str | Path = sys.executable
+    extras: Sequence[str],
+    wheel: Path,
+    home: Path,
+    python: str | Path = sys.executable,
+    *,
+    constrained: bool = True,
 ) -> None:
     """Install ``wheel`` with ``extras`` into a new environment and run their smoke tests there."""
     run(python, "-m", "venv", "--without-pip", home / "venv", cwd=home.parent)
@@ -202,7 +211,8 @@ def check_extras(
     # The pip of this interpreter serves all environments.
     pip = (sys.executable, "-m", "pip", "--python", installed)
     requirement = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
-    run(*pip, "install", "--quiet", "--no-compile", requirement, cwd=home)
+    install = (*pip, "install", "--quiet", "--no-compile", requirement)
+    run(*install, cwd=home, constrained=constrained)
     for extra in extras or [""]:
         run(installed, "-I", "-c", CHECK_ORIGIN + SMOKE_TESTS[extra], cwd=home)
 
@@ -224,6 +234,9 @@ def main() -> int:
         for version, python in sorted(other_pythons().items()):
             check_extras(OTHER_PYTHONS_EXTRAS, wheel, folder / version, python)
             print(f"wheel with Python {version}: passed", flush=True)
+        every = [extra for extra in SMOKE_TESTS if extra]
+        check_extras(every, wheel, folder / "every", constrained=False)
+        print("wheel with every extra, unconstrained: passed", flush=True)
     return 0
 
 
