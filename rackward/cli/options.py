@@ -89,6 +89,7 @@ class ClusterOptions:
 
 
 _MAX_FILE_BYTES = 1 << 20
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 def connection_properties(
@@ -112,7 +113,7 @@ def read_config_file(path: Path) -> dict[str, str]:
             content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidOptionError(f"{option}: it cannot be read: {error.strerror}") from error
-    if len(content) > _MAX_FILE_BYTES or b"\0" in content:
+    if len(content) > _MAX_FILE_BYTES or _CONTROL_CHARACTER.search(content):
         raise InvalidOptionError(f"{option}: it is not a properties file: give another one")
     try:
         text = content.decode("utf-8")

@@ -92,8 +92,9 @@ def connect(
     settings = client_settings(merged)
     if "bootstrap_servers" not in settings:
         raise InvalidOptionError(
-            "no cluster is given: set --bootstrap-server HOST:PORT, or bootstrap.servers in "
-            "--command-config"
+            "no cluster is given: set --bootstrap-server HOST:PORT or RACKWARD_BOOTSTRAP_SERVER, "
+            "bootstrap.servers in --command-config, or bootstrap_server in the file of settings "
+            "(rackward --help)"
         )
     deadline = Deadline.after(timeout)
     try:

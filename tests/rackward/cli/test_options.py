@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from placement_core import InvalidOptionError
 from placement_core.locators import MetadataLocator
 from placement_core.placers import LikeTopicPlacer, RackAlternatingPlacer, SimplePlacer
-from rackward.cli.options import PlacingOptions, TopicOptions
+from rackward.cli.options import ClusterOptions, PlacingOptions, TopicOptions
 from rackward.cli.topics import parse_key_values
 from rackward.rack_locators import FileLocator
 
@@ -71,6 +72,20 @@ def test_contradicting_options_are_errors(given: dict[str, Any], message: str) -
     with pytest.raises(InvalidOptionError) as error:
         PlacingOptions(**options).parse(**of_topics)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"security.protocol=SSL\x07", bytes(range(1, 256))])
+def test_a_config_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "client.properties").write_bytes(content)
+    options = ClusterOptions("127.0.0.1:1", tmp_path / "client.properties")
+    with pytest.raises(InvalidOptionError, match=r"client.properties: it is not a properties file"):
+        options.properties()
+
+
+def test_no_cluster_names_all_ways_to_give_one() -> None:
+    ways = "--bootstrap-server .* RACKWARD_BOOTSTRAP_SERVER, .*--command-config, .*file of settings"
+    with pytest.raises(InvalidOptionError, match=ways):
+        ClusterOptions().connect()
 
 
 def test_key_value_pairs() -> None:
