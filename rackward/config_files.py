@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -103,13 +104,9 @@ def _parse(
     try:
         return parse(text)
     except (fault, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = getattr(error, "lineno", None)
-        hint = "check its punctuation"
-        if mark is not None:
-            hint = f"see line {mark.line + 1}, column {mark.column + 1}"
-        elif line:
-            hint = f"see line {line}"
+        # All three parsers write the place into the message; YAML's first where something began.
+        places = re.findall(r"line (\d+),? column (\d+)", str(error))
+        hint = "see line {}, column {}".format(*places[-1]) if places else "check its punctuation"
         raise ConfigError(f"{path} is not valid {format}: {hint}") from error
 
 
@@ -119,31 +116,33 @@ def _without_nulls(value: Any) -> Any:
     return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
 
 
-def _explain(
-    error: msgspec.ValidationError, document: Any, struct: type[msgspec.Struct], where: str
-) -> str:
+def _explain(error: msgspec.ValidationError, document: Any, to: Any, where: str) -> str:
     """Return the fault in a document that does not convert, found by converting its settings."""
     if not isinstance(document, Mapping):
         return f"{where}: write settings here, each as NAME: VALUE"
-    types = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    if get_origin(to) is dict:
+        types = dict.fromkeys(document, get_args(to)[1])
+    else:
+        types = {field.name: field.type for field in msgspec.structs.fields(to)}
     for name, value in document.items():
         if name not in types:
             return f"{where}: unknown setting {name!r}; the settings are {', '.join(types)}"
         try:
             msgspec.convert(value, types[name])
         except msgspec.ValidationError as fault:
-            if (section := _struct_in(types[name])) is not None:
+            if (section := _section_in(types[name])) is not None:
                 return _explain(fault, value, section, f"{where}: {name}")
             shown = "not valid" if isinstance(value, Mapping | list) else repr(value)
             return f"{where}: {name} is {shown}: write {_description(types[name])}"
     return f"{where}: {error}"
 
 
-def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
-    """Return the Struct in an annotation, such as ``Struct | None``."""
+def _section_in(annotation: Any) -> Any:
+    """Return the Struct, or dict of Structs, in an annotation, such as ``Struct | None``."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
-    return next(filter(None, map(_struct_in, get_args(annotation))), None)
+    section = next(filter(None, map(_section_in, get_args(annotation))), None)
+    return annotation if section is not None and get_origin(annotation) is dict else section
 
 
 def _description(annotation: Any) -> str:

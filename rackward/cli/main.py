@@ -113,11 +113,13 @@ EPILOG = """
 Examples:
   rackward demo                                     without a cluster
   rackward audit --bootstrap-server kafka:9092      on yours; changes nothing
+  rackward --context prod audit                     with the settings of prod
   rackward COMMAND --help
 
 The cluster of all commands, and other options that they share, can be set once: by environment
 variables such as RACKWARD_BOOTSTRAP_SERVER, which --help of each command names, or in the file
-~/.config/rackward/config.toml, as bootstrap_server = "kafka:9092". NO_COLOR turns colours off.
+~/.config/rackward/config.toml, as bootstrap_server = "kafka:9092". For several clusters it has
+contexts: [contexts.prod] and the same settings below it. NO_COLOR turns colours off.
 
 Exit status of all commands: 0 success; 1 a negative result, which the help of the command defines;
 2 error (reason on stderr); 128 + N ended by signal N, such as 130 for Ctrl-C.
@@ -160,9 +162,18 @@ def _root(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of the error that ends the command.")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="RACKWARD_CONTEXT",
+            help="The settings of this context of the file of settings.",
+        ),
+    ] = None,
 ) -> None:
     _Debug.enabled = debug
-    values = read_settings(os.environ)
+    values = read_settings(os.environ, name)
     command: Any = cast("LazyGroup", context.command).get_command(
         context, context.invoked_subcommand or ""
     )

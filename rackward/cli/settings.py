@@ -1,7 +1,8 @@
 """A file with values for the options that commands share.
 
 Each setting is also an option with an environment variable: ``timeout`` is ``--timeout`` and
-``RACKWARD_TIMEOUT``. Options override variables, and variables override the file.
+``RACKWARD_TIMEOUT``. Options override variables, and variables override the file. A context of the
+file has values for one cluster.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     spark_master: Text | None = None
 
 
+class SettingsFile(Settings):
+    """What the file holds: settings, and those of each context, which override them."""
+
+    contexts: dict[Text, Settings] = {}
+
+
 # Settings that may name a file. A relative name is looked up in the folder of the settings first.
 _FILES = ("command_config", "prices")
 
@@ -53,23 +60,36 @@ def default_file() -> Path:
     return user_config_path("rackward", appauthor=False) / "config.toml"
 
 
-def read_settings(environment: Mapping[str, str]) -> dict[str, Any]:
+def read_settings(environment: Mapping[str, str], context: str | None = None) -> dict[str, Any]:
     """Return the value of each environment variable for which the file has a setting.
 
     ``RACKWARD_CONFIG_FILE`` names the file, in TOML, YAML or JSON; without it the default file is
-    read if there is one. Raises ConfigError.
+    read if there is one. Raises ConfigError, also if the file has no such context, or if a variable
+    is set that would override a setting of the context: it would be for another cluster.
     """
     named = environment.get(FILE_VARIABLE)
     path = Path(named).expanduser() if named else default_file()
     try:
-        if not named and not path.is_file():
+        if not named and context is None and not path.is_file():
             return {}
-        settings = convert(load(path), Settings, str(path))
+        file = convert(load(path), SettingsFile, str(path))
+        values: dict[str, Any] = msgspec.to_builtins(file)
+        contexts = values.pop("contexts", {})
+        if context is not None:
+            if context not in contexts:
+                names = ", ".join(contexts) or "none"
+                raise ConfigError(f"{path}: no context {context!r}; the contexts are: {names}")
+            for name in contexts[context]:
+                if (variable := f"RACKWARD_{name.upper()}") in environment:
+                    raise ConfigError(
+                        f"{path}: the context {context!r} has {name}, but {variable} is set: unset "
+                        "it, or give no context"
+                    )
+            values |= contexts[context]
     except ConfigError as error:
         if not named:
             raise
         raise ConfigError(f"{FILE_VARIABLE}: {error}") from error
-    values: dict[str, Any] = msgspec.to_builtins(settings)
     for name in _FILES:
         if name in values:
             beside = path.parent / Path(values[name]).expanduser()

@@ -71,7 +71,7 @@ def test_files_are_looked_up_in_the_folder_of_the_settings(tmp_path: Path) -> No
         ("timeout = 'long'", "timeout is 'long': write a number of seconds"),
         ("currency = ''", "currency is '': write a text"),
         ("timeut = 3", "unknown setting 'timeut'; the settings are bootstrap_server, command_"),
-        ("timeout = ", "is not valid TOML"),
+        ("prices = 'a'\ntimeout = \n", "is not valid TOML: see line 2, column 11"),
     ],
 )
 def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:
@@ -100,6 +100,56 @@ def test_default_file_is_in_the_users_config_folder(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert default_file().name == "config.toml"
     assert default_file().parent.name == "rackward"
+
+
+CONTEXTS = """
+timeout = 3
+[contexts.prod]
+bootstrap_server = "kafka:9092"
+timeout = 9
+[contexts.test]
+bootstrap_server = "localhost:9092"
+"""
+
+
+def test_a_context_overrides_the_other_settings(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(CONTEXTS)
+    environment = {"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml")}
+    assert read_settings(environment) == {"RACKWARD_TIMEOUT": 3.0}
+    assert read_settings(environment, "prod") == {
+        "RACKWARD_BOOTSTRAP_SERVER": "kafka:9092",
+        "RACKWARD_TIMEOUT": 9.0,
+    }
+    assert read_settings(environment, "test")["RACKWARD_TIMEOUT"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "message"),
+    [
+        (CONTEXTS, {}, "no context 'none'; the contexts are: prod, test"),
+        ("timeout = 3", {}, "no context 'none'; the contexts are: none"),
+        (
+            CONTEXTS.replace("prod", "none"),
+            {"RACKWARD_BOOTSTRAP_SERVER": "b:1"},
+            "the context 'none' has bootstrap_server, but RACKWARD_BOOTSTRAP_SERVER is set",
+        ),
+        ("[contexts.none]\ntimeut = 3", {}, "unknown setting 'timeut'"),
+    ],
+)
+def test_errors_of_contexts(
+    tmp_path: Path, text: str, variables: dict[str, str], message: str
+) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_settings({"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml"), **variables}, "none")
+
+
+def test_the_context_is_an_option_and_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(CONTEXTS.replace("kafka:9092", "localhost:1"))
+    file = {"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml")}
+    for arguments, variables in ((["--context", "prod"], {}), ([], {"RACKWARD_CONTEXT": "prod"})):
+        result = CliRunner().invoke(app, [*arguments, "groups", "list"], env=file | variables)
+        assert "localhost:1 refused the connection" in str(result.exception)
 
 
 def test_subcommands_get_settings_of_their_options() -> None:
