@@ -272,10 +272,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         sys.stderr.write(_usage_error_text(error))
         return 2
-    except BrokenPipeError:
-        # The reader closed stdout.
+    except (BrokenPipeError, SystemExit):
+        # The reader closed stdout, for which click calls sys.exit(1), as for a negative result. The
+        # status is that of a command that SIGPIPE ends.
         _discard_stdout()
-        return 1
+        return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - a traceback helps no operator
         if isinstance(error, OSError):
             _discard_stdout()

@@ -205,6 +205,20 @@ def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) ->
     assert (tmp_path / "out").read_text() == "\\u4e2d \\udcff\n"
 
 
+def test_a_closed_pipe_is_no_negative_result() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "rackward.cli.main", "--version"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=2 * TEST_TIMEOUT,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_sets_the_exit_status_after_the_clean_up(signum: int, status: int) -> None:
     code = (
