@@ -10,12 +10,13 @@ command with a parameter of that class has the options of its fields, and gets o
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 
 class App(typer.Typer):
@@ -28,7 +29,7 @@ class App(typer.Typer):
 
         ``results`` are the types whose fields its JSON has, for the reference of the JSON.
         """
-        register = super().command(name, **settings)
+        register = super().command(name, cls=_PlainHelp, **settings)
 
         def add(function: Callable[..., None]) -> Callable[..., None]:
             command = with_options(function)
@@ -56,6 +57,33 @@ def command_group(summary: str) -> App:
     # Without a callback, typer would merge a single command into the group.
     group.callback()(lambda: None)
     return group
+
+
+# Without the end of whole floats.
+_NUMBER = r"(\d+(?:\.\d*[1-9])?)(?:\.0)?"
+
+
+class _PlainHelp(TyperCommand):
+    """A command whose help has ranges in words, and no types of Python."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for kind, title in (("argument", "Arguments"), ("option", "Options")):
+            rows = [
+                _plain_row(*row)
+                for each in self.get_params(ctx)
+                if each.param_type_name == kind and (row := each.get_help_record(ctx)) is not None
+            ]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _plain_row(name: str, help: str) -> tuple[str, str]:
+    """Return a row of help without ``<list[str]>``, and with "1 to 9" in place of "1<=x<=9"."""
+    help = re.sub(f"{_NUMBER}<=x<={_NUMBER}", r"\1 to \2", help)
+    help = re.sub(f"x>={_NUMBER}", r"at least \1", help)
+    help = re.sub(f"default: {_NUMBER}(?=[;\\]])", r"default: \1", help)
+    return re.sub(r" <[a-z\[\]]+>$", "", name), help
 
 
 class _WholeSummaries(TyperGroup):

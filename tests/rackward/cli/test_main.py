@@ -121,6 +121,9 @@ for page in {pages!r}:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage: ") == len(pages)
+    # No types of Python, no comparisons, no floats that are whole.
+    assert not re.findall(r"<[a-z]+\[|<str>|<=x|x>=|default: \d+\.0[;\]]", done.stdout)
+    assert "0.1 to 3600]" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
