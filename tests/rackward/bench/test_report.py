@@ -97,7 +97,7 @@ def test_the_guide_has_rows_of_the_summary() -> None:
     heading = "| strategy | even leaders |"
     summary = table_rows("\n".join(summary_table(FOLDER.results())), heading)
     shown = table_rows(documentation("benchmarks.md"), heading)
-    assert len(shown) > 10
+    assert len(shown) > 5
     assert [row for row in shown if row not in summary] == []
 
 
