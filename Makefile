@@ -22,12 +22,13 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel wheel-test constraints clean
+.PHONY: help demo test test-quick test-docker lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
 	@echo 'make test                  all tests that can run here (those for Docker need an engine)'
 	@echo 'make test-quick            the tests that need neither a cluster nor Spark: three minutes'
+	@echo 'make test-docker           the tests on containers (Testcontainers); fails without a Docker engine'
 	@echo 'make lint                  ruff, mypy --strict, import-linter'
 	@echo 'make format                fix and format the code with ruff'
 	@echo 'make docs                  build the documentation as a site, in build/site'
@@ -53,6 +54,9 @@ test: $(VENV)/.dev-installed
 
 test-quick: $(VENV)/.dev-installed
 	@$(BIN)/python -m pytest --numprocesses logical -m 'not spark and not thorough' tests $(ARGS)
+
+test-docker: $(VENV)/.dev-installed
+	@RACKWARD_REQUIRE_DOCKER=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) -m docker integration $(ARGS)
 
 lint: typecheck
 	@$(BIN)/ruff check .

@@ -1,8 +1,8 @@
 """Workarounds for faults of kafka-python 3.0, a section for each.
 
-docs/upstream/kafka-python.md has a report of each fault: its symptom, how to reproduce it, its
-cause, and a patch. Once kafka-python has released a patch, the section goes. The faults of the
-group coordinator are in one subclass, which behaves exactly as kafka-python's own class until
+tests/assignors/kafka_python/reports.md has a report of each fault: symptom, reproduction, cause and
+patch. Once kafka-python has released a patch, the section goes. The faults of the group coordinator
+are in one subclass, which behaves exactly as kafka-python's own class until
 ``enable_workarounds`` is called: by the coordinator of a consumer that has one of rackward's
 assignors, or by the user for any other consumer.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -16,13 +17,43 @@ from integration.chaos.effects import (
 )
 from integration.chaos.memory import grown, memory_use
 from integration.chaos.results import Results
-from integration.chaos.scenarios import soak
+from integration.chaos.scenarios import GROUPS, LED, SCENARIOS, soak
 from integration.support.process_clients import SOURCES
 
+RESULTS = Results.read(SOURCES / "integration" / "chaos" / "results.json")
+DOCUMENT = (SOURCES / "docs" / "benchmarks.md").read_text()
 
-def test_the_document_has_the_tables_of_the_results() -> None:
-    text = (SOURCES / "docs" / "chaos.md").read_text()
-    assert Results.read(SOURCES / "integration" / "chaos" / "results.json").tables() in text
+
+SHOWN = [name for name in SCENARIOS if f"| {name} |" in DOCUMENT]
+
+
+@pytest.mark.parametrize("scenario", SHOWN)
+def test_the_document_has_the_longest_times(scenario: str) -> None:
+    times = {
+        outcome["client"]: outcome["recovered"]
+        for outcome in RESULTS.outcomes
+        if outcome["scenario"] == scenario
+    }
+    cells = []
+    for clients in (GROUPS, LED):
+        found = [times[client] for client in clients if client in times]
+        cells.append(f"{max(found):.1f} s" if found else "")
+    (row,) = re.findall(rf"^\| {scenario} \|.*$", DOCUMENT, re.MULTILINE)
+    assert row.endswith(f"| {' | '.join(cells)} |")
+
+
+def test_the_document_has_the_growth_of_memory_and_the_violations() -> None:
+    growth: dict[str, list[float]] = {"members": [], "rackward lead": []}
+    for outcome in RESULTS.outcomes:
+        for use in outcome["memory"]:
+            growth[use["name"].partition(": ")[2]].append(use["highest"] / use["settled"] - 1)
+    highest = [f"{max(values) * 100:.1f} %" for values in growth.values()]
+    assert " and ".join(highest) in DOCUMENT
+    violations = [each for each in RESULTS.outcomes if each["violations"]]
+    assert {each["client"] for each in violations} == {"stock"}
+    found = [each["scenario"] for each in violations]
+    assert found == ["two-racks-cut-from-each-other", "disk-full", "soak"]
+    assert "Violations in two-racks-cut-from-each-other, disk-full and the soak" in DOCUMENT
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rackward.placement_service import (
 )
 from tests.support.placement import cluster
 
-GUIDE = Path(__file__).parents[3] / "docs" / "placement-service.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "placement.md"
 
 ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
 VIEW = cluster(["/a/1", "/a/2", "/b/1", "/b/2", "/c/1", "/c/1"], orders=ORDERS)
@@ -56,7 +56,7 @@ def test_racks_can_be_ignored() -> None:
 
 
 def test_the_program_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    section = GUIDE.read_text(encoding="utf-8").split("## In a program")[1]
+    section = GUIDE.read_text(encoding="utf-8").split("### In a program")[1]
     program = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert program is not None
     exec(compile(program[1], str(GUIDE), "exec"), {"__name__": "guide"})
