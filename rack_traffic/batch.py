@@ -14,15 +14,14 @@ from pyspark.sql import functions as F
 from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.flow_formats import read_flows
+from rack_traffic.measured_tables import MeasuredInput, write_measured
 from rack_traffic.options import EstimationOptions, FlowOptions, Interval
 from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
+from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.storage import ValidatedSnapshots, read_table, read_valid_snapshots
-from rack_traffic.transforms.broker_racks import broker_racks
-from rack_traffic.transforms.flows import located_flows, measured_flows
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.producers import producers_what_if
@@ -39,7 +38,7 @@ class BatchOptions:
 
     ``source`` is the folder of the snapshots and ``target`` the folder of the tables (paths or
     URLs). Only the hours in [since, until) are computed and replaced; None is no limit. ``flows``
-    are measured beside the estimate; None: not.
+    take the place of the estimate where they cover an hour; None: there are none.
     """
 
     source: str
@@ -72,7 +71,7 @@ class BatchOptions:
 
 def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dict[str, Any]:
     """Write the tables ``partition_hours``, ``hourly``, ``rejected_rows`` and ``summary`` into the
-    target folder, with measured flows also ``flows_hourly``, and return the summary.
+    target folder, with flows also ``flows_hourly`` and ``replaced_hourly``, and return the summary.
 
     They replace those of an earlier run; of tables of hours, the hours in [since, until) only.
     Raise InputError.
@@ -96,12 +95,16 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     # Read back, so that Spark does not compute the hours a second time.
     written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
     priced = priced_hours(_filtered(written, period), options.prices, options.writers)
-    _write(priced, F.to_date("hour"), options, "hourly", period)
-    hourly = read_table(spark, options.path("hourly"), HOURLY)
     measured = {}
     if options.flows is not None:
         log.info("computing bytes of flows")
-        measured = _write_flows(spark, options, options.flows, validated)
+        measured = _write_measured(spark, options, options.flows, validated, priced)
+    else:
+        _write(priced, F.to_date("hour"), options, "hourly", period)
+        if delta.is_delta_table(spark, options.path("replaced_hourly")):
+            # Of an earlier run with flows: nothing is replaced any more.
+            _write(priced.limit(0), F.to_date("hour"), options, "replaced_hourly", period)
+    hourly = read_table(spark, options.path("hourly"), HOURLY)
     summary = {
         "began": began,
         "ended": clock(),
@@ -115,32 +118,26 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     return summary
 
 
-def _write_flows(
+def _write_measured(
     spark: SparkSession,
     options: BatchOptions,
     flows: FlowOptions,
     validated: ValidatedSnapshots,
+    estimated: DataFrame,
 ) -> dict[str, int]:
-    """Write the table ``flows_hourly``; return kind to bytes."""
+    """Write the tables of measured hours, and return kind to bytes of ``flows_hourly``.
+
+    ``estimated`` is the table HOURLY without measurements.
+    """
     period = _period_condition(options)
-    measured = measured_flows(
-        validated.tables["flows"].valid,
-        validated.tables["listeners"].valid,
-        validated.snapshots.members,
-        broker_racks(validated.snapshots.brokers),
-        flows.brokers,
-    ).persist()
-    try:
-        clients = [row["client"] for row in measured.select("client").distinct().collect()]
-        networks = spark.createDataFrame(
-            [(client, flows.rack_of(client)) for client in sorted(clients)],
-            "client string, network_rack string",
-        )
-        rows = _filtered(located_flows(measured, networks), period)
-        _write(rows, F.to_date("hour"), options, "flows_hourly", period)
-    finally:
-        measured.unpersist()
-    written = _filtered(read_table(spark, options.path("flows_hourly"), FLOWS_HOURLY), period)
+
+    def replace(rows: DataFrame, table: str) -> DataFrame:
+        _write(_filtered(rows, period), F.to_date("hour"), options, table, period)
+        return _filtered(read_table(spark, options.path(table), OUTPUT[table]), period)
+
+    records, listeners = (validated.tables[name].valid for name in ("flows", "listeners"))
+    given = MeasuredInput(records, listeners, validated.snapshots, estimated)
+    written = write_measured(given, flows, options.prices, replace)
     sums = written.groupBy("kind").agg(F.sum("bytes").alias("bytes")).orderBy("kind")
     return {row["kind"]: row["bytes"] for row in sums.collect()}
 

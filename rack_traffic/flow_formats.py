@@ -165,8 +165,10 @@ _REJECTED = {
 reported."""
 
 
-def read_flows(spark: SparkSession, path: str, name: str | None = None) -> ValidatedTable:
-    """Return the flow records below ``path``, valid ones with the columns RECORD.
+def read_flows(
+    spark: SparkSession, path: str | list[str], name: str | None = None
+) -> ValidatedTable:
+    """Return the flow records below ``path`` (several: files), valid ones with the columns RECORD.
 
     ``name`` is the format, None: the one that the first file has. Raise InputError if the files
     cannot be read, are of several kinds, or lack the fields of the format.
@@ -246,7 +248,7 @@ def _micros(column: Column, kind: DataType) -> Column:
 # ---- Files.
 
 
-def _kind(spark: SparkSession, path: str) -> str:
+def _kind(spark: SparkSession, path: str | list[str]) -> str:
     """Return the kind of the files below a path: parquet, json or text."""
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
     extension = F.regexp_extract("path", r"\.([A-Za-z0-9]+)(\.(gz|bz2|zst))?$", 1)
@@ -261,7 +263,9 @@ def _kind(spark: SparkSession, path: str) -> str:
     return kinds[0]
 
 
-def _read_json(spark: SparkSession, path: str, name: str | None) -> tuple[FlowFormat, DataFrame]:
+def _read_json(
+    spark: SparkSession, path: str | list[str], name: str | None
+) -> tuple[FlowFormat, DataFrame]:
     """Return the format and the rows of JSON files."""
     reader = spark.read.option("recursiveFileLookup", "true")
     schemas = {known: form.json for known, form in FORMATS.items() if form.json}
@@ -277,12 +281,12 @@ def _read_json(spark: SparkSession, path: str, name: str | None) -> tuple[FlowFo
 
 
 def _read_columns(
-    spark: SparkSession, path: str, name: str | None, kind: str
+    spark: SparkSession, path: str | list[str], name: str | None, kind: str
 ) -> tuple[FlowFormat, DataFrame]:
     """Return the format and the rows of Parquet or text files; ``a-b`` is the field ``a_b``."""
     reader = spark.read.option("recursiveFileLookup", "true")
     if kind == "parquet":
-        rows = reader.parquet(path)
+        rows = reader.format("parquet").load(path)
     else:
         header = reader.text(path).head()
         line = "" if header is None else str(header["value"])
@@ -305,7 +309,7 @@ def _read_columns(
     return known[name], rows.withColumns({each: F.lit(None).cast("string") for each in missing})
 
 
-def _unknown_format(path: str, known: list[str]) -> InputError:
+def _unknown_format(path: str | list[str], known: list[str]) -> InputError:
     return InputError(
         f"the files in {path} have none of the formats {', '.join(known)}: see --flow-format"
     )

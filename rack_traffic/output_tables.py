@@ -54,13 +54,18 @@ HOURLY: Columns = {
 }
 """Bytes and cost per pair of racks and hour; columns as in PARTITION_HOURS.
 
-``source`` is ``estimated`` (from offsets and sizes of logs, as in PARTITION_HOURS) or ``assumed``:
-the racks of producers are those that ``rack_traffic.writers`` assumes. ``measured`` is reserved for
-bytes that clients or brokers counted per pair of racks.
+``source`` is ``estimated`` (from offsets and sizes of logs, as in PARTITION_HOURS), ``assumed``
+(the racks of producers are those that ``rack_traffic.writers`` assumes) or ``measured`` (the bytes
+are those of FLOWS_HOURLY). Of a measured row, ``group`` is null for readers in no group, and
+``topic`` if the estimate does not know it.
 
 ``crossed_level`` is 0 within one rack, else the topmost level at which the racks differ: 1 is the
 top level of rack paths, and the only level of plain rack names. It is null if a rack is unknown,
 and so are ``price_per_gb`` and ``cost``."""
+
+REPLACED_HOURLY = HOURLY
+"""The estimated rows that measured rows of HOURLY take the place of: of a cluster, kind and hour
+all or none."""
 
 FLOWS_HOURLY: Columns = {
     "cluster": TEXT,
@@ -105,9 +110,9 @@ A group that brokers assign (KIP-848) has ``as_is``, ``leader_layout`` and ``fol
 its members keep what they own. Every other group has all but ``leader_layout`` and
 ``rack_aware_producers``, which PRODUCERS have beside ``as_is``."""
 
-PRODUCERS, REPLICATION = "(producers)", "(replication)"
-"""In WHAT_IF and RANKING, in the column ``group``: all producers of a cluster, and the copies of
-all followers, which have ``as_is`` only."""
+PRODUCERS, REPLICATION, NO_GROUP = "(producers)", "(replication)", "(no group)"
+"""In WHAT_IF and RANKING, in the column ``group``: all producers of a cluster; the copies of all
+followers, and the measured reads of clients in no group, which have ``as_is`` only."""
 
 LEADER_LAYOUTS = ("rackward_after_leader_layout", "leader_layout")
 """The scenarios in which leaders move: for all groups that share topics, or for none."""
@@ -181,6 +186,7 @@ REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
 OUTPUT_TABLES: Mapping[str, Columns] = {
     "partition_hours": PARTITION_HOURS,
     "hourly": HOURLY,
+    "replaced_hourly": REPLACED_HOURLY,
     "flows_hourly": FLOWS_HOURLY,
     "what_if": WHAT_IF,
     "ranking": RANKING,

@@ -5,28 +5,32 @@ Transforms are pure; the two jobs that have to run before a table can be compute
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rack_traffic.options import EstimationOptions
+from rack_traffic.options import EstimationOptions, FlowOptions
 from rack_traffic.prices import PriceTable, crossed_level
-from rack_traffic.schemas import PARTITION_HOURS
+from rack_traffic.schemas import HOURLY, PARTITION_HOURS
 from rack_traffic.transforms.broker_racks import broker_racks, replica_selectors
 from rack_traffic.transforms.collectors import one_collector, several_collectors
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
+from rack_traffic.transforms.flows import located_flows, measured_flows
 from rack_traffic.transforms.hours import (
     PRICE_KEY,
     hourly,
     rack_pairs,
     split_by_hour,
     sum_by_hour,
+    with_cost,
 )
 from rack_traffic.transforms.log_growth import log_growth
+from rack_traffic.transforms.measured import KIND_HOUR, divided_flows
 from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import PARTITION, partition_states
 from rack_traffic.writers import Writers
@@ -94,6 +98,48 @@ def priced_hours(partition_hours: DataFrame, prices: PriceTable, writers: Writer
     }
     priced = partition_hours.sparkSession.createDataFrame(priced_pairs(keys, prices))
     return hourly(partition_hours, writers, priced)
+
+
+@contextmanager
+def flow_hours(
+    records: DataFrame, listeners: DataFrame, snapshots: Snapshots, flows: FlowOptions
+) -> Iterator[DataFrame]:
+    """Yield the table FLOWS_HOURLY for the ``with`` block; its input is computed once.
+
+    A job collects the addresses of clients, whose racks ``flows`` has.
+    """
+    racks = broker_racks(snapshots.brokers)
+    measured = measured_flows(records, listeners, snapshots.members, racks, flows.brokers)
+    measured.persist()
+    try:
+        clients = [row["client"] for row in measured.select("client").distinct().collect()]
+        networks = records.sparkSession.createDataFrame(
+            [(client, flows.rack_of(client)) for client in sorted(clients)],
+            "client string, network_rack string",
+        )
+        yield located_flows(measured, networks)
+    finally:
+        measured.unpersist()
+
+
+def with_measured(
+    estimated: DataFrame, flows: DataFrame, kinds: DataFrame, prices: PriceTable
+) -> tuple[DataFrame, DataFrame]:
+    """Return the tables HOURLY and REPLACED_HOURLY from estimated rows of HOURLY and measured rows
+    of FLOWS_HOURLY.
+
+    ``kinds`` is the result of `measured_kinds`. A job collects the pairs of racks.
+    """
+    of_kinds = list(KIND_HOUR)
+    replaced = estimated.join(kinds, of_kinds, how="left_semi")
+    divided = divided_flows(flows.join(kinds, of_kinds, how="left_semi"), replaced)
+    known = F.col("from_rack").isNotNull() & F.col("to_rack").isNotNull()
+    pairs = divided.filter(known).select(*PRICE_KEY).distinct().collect()
+    priced = estimated.sparkSession.createDataFrame(priced_pairs(map(tuple, pairs), prices))
+    zero = {"estimated_bytes": F.lit(0), "unsized_offsets": F.lit(0)}
+    measured = with_cost(divided.withColumns(zero), priced)
+    kept = estimated.join(kinds, of_kinds, how="left_anti").select(*HOURLY.names)
+    return kept.unionByName(measured), replaced.select(*HOURLY.names)
 
 
 def priced_pairs(keys: Iterable[PriceKey], prices: PriceTable) -> pa.Table:

@@ -56,6 +56,7 @@ OUTPUT: dict[str, StructType] = {
 
 PARTITION_HOURS = OUTPUT["partition_hours"]
 HOURLY = OUTPUT["hourly"]
+REPLACED_HOURLY = OUTPUT["replaced_hourly"]
 FLOWS_HOURLY = OUTPUT["flows_hourly"]
 WHAT_IF = OUTPUT["what_if"]
 RANKING = OUTPUT["ranking"]

@@ -11,13 +11,17 @@ The transforms use windows over rows (the commit before, the leader at that time
 Streaming does not support between micro-batches. The store takes the place of its state, and the
 table ``progress`` that of its watermark: there is one watermark per cluster.
 
+With flow records, their files are a second source of the query. The records are appended to the
+store as well, and the hours that a batch closes, or that late records belong to, are computed from
+the store by the transforms of the batch job.
+
 Once per hour of snapshots the small files of the store are joined, and once per day what no later
 hour needs is deleted. So the time of a batch and the size of the folder do not grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
 from functools import reduce
@@ -33,22 +37,36 @@ from pyspark.sql.types import (
 )
 
 from rack_traffic import delta
-from rack_traffic.errors import SparkError
-from rack_traffic.options import EstimationOptions
+from rack_traffic.errors import InputError, SparkError
+from rack_traffic.flow_formats import read_flows
+from rack_traffic.measured_tables import MeasuredInput, write_measured
+from rack_traffic.options import EstimationOptions, FlowFormatName, FlowOptions
 from rack_traffic.pipeline import Snapshots, partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS, REJECTED_ROWS, SNAPSHOTS
-from rack_traffic.session import KAFKA_CONNECTOR, log, minor
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES
+from rack_traffic.schemas import (
+    FLOWS_HOURLY,
+    HOURLY,
+    PARTITION_HOURS,
+    REJECTED_ROWS,
+    REPLACED_HOURLY,
+    SNAPSHOTS,
+    spark_schema,
+)
+from rack_traffic.session import KAFKA_CONNECTOR, log, minor, summarize_error
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES, INT, LONG, SNAPSHOT_TABLES, TEXT
 from rack_traffic.storage import validate_tables
+from rack_traffic.transforms.hours import HOUR_US, whole_part
+from rack_traffic.validation import ValidatedTable
 from rack_traffic.watermark import (
     EPOCH,
+    HOUR,
     LAG_LOOKBACK,
     PROGRESS,
     ClosedHours,
     Progress,
     closed_hours,
     earliest_needed,
+    late_hours,
     needed_since,
     read_progress,
     with_batch,
@@ -64,6 +82,18 @@ _OUTPUT = {
     "rejected_rows": REJECTED_ROWS,
     "progress": PROGRESS,
 }
+_OUTPUT_OF_FLOWS = {"flows_hourly": FLOWS_HOURLY, "replaced_hourly": REPLACED_HOURLY}
+
+FLOW_RECORDS = spark_schema(
+    {
+        **{"start": LONG, "end": LONG, "source_address": TEXT, "source_port": INT},
+        **{"destination_address": TEXT, "destination_port": INT, "bytes": LONG, "reporter": TEXT},
+    }
+)
+"""The columns of `flow_formats.RECORD`."""
+
+MAX_FLOW_FILES = 1000
+"""Files of flow records in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +115,28 @@ class StreamOptions:
     keep_days: int = 400
     history: timedelta = delta.HISTORY
     writers: Writers = field(default_factory=Writers)
+    flows: FlowOptions | None = None
 
     def path(self, table: str) -> str:
-        """Return the folder of a table: ``snapshots/<name>``, ``partition_hours``, ``hourly``,
-        ``rejected_rows`` or ``progress``; or that of the ``checkpoint``."""
+        """Return the folder of a table: ``snapshots/<name>``, ``progress`` or the name of an output
+        table; or that of the ``checkpoint``."""
         return f"{self.target.rstrip('/')}/{table}"
 
     def store(self, table: str) -> str:
         """Return the folder of a table of the store of snapshots."""
         return self.path(f"snapshots/{table}")
+
+    @property
+    def stored(self) -> Mapping[str, StructType]:
+        """The tables of the store, and their columns."""
+        if self.flows is None:
+            return {table: SNAPSHOTS[table] for table in ESTIMATE_TABLES}
+        return {table: SNAPSHOTS[table] for table in SNAPSHOT_TABLES} | {"flows": FLOW_RECORDS}
+
+    @property
+    def output(self) -> Mapping[str, StructType]:
+        """The output tables, and their columns."""
+        return _OUTPUT if self.flows is None else _OUTPUT | _OUTPUT_OF_FLOWS
 
     @property
     def delay(self) -> timedelta:
@@ -128,16 +171,37 @@ def kafka_messages(
         ) from error
 
 
+def flow_files(spark: SparkSession, path: str, max_files_per_batch: int | None) -> DataFrame:
+    """Return the files below a folder as a streaming DataFrame with the column ``file``."""
+    reader = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+    reader = reader.option("maxFilesPerTrigger", max_files_per_batch or MAX_FLOW_FILES)
+    columns = "path string, modificationTime timestamp, length bigint, content binary"
+    return reader.schema(columns).load(path).select(F.col("path").alias("file"))
+
+
 def start_stream(
-    messages: DataFrame, options: StreamOptions, *, once: bool, every_seconds: int = 60
+    messages: DataFrame,
+    options: StreamOptions,
+    files: DataFrame | None = None,
+    *,
+    once: bool,
+    every_seconds: int = 60,
 ) -> StreamingQuery:
     """Start the stream, or continue from its checkpoint, and return the running query.
 
-    With ``once`` it stops at the end of the messages that exist now.
+    ``files`` is the result of `flow_files`, if ``options`` have flows. With ``once`` it stops at
+    the end of the messages and files that exist now. Raise InputError if the stream was started
+    with flows and goes on without, or the other way round: a checkpoint has the same sources.
     """
 
     spark = messages.sparkSession
+    refuse_other_sources(spark, options)
     create_tables(spark, options)
+    if files is not None:
+        none = F.lit(None).cast("string")
+        messages = messages.select("value", none.alias("file")).unionByName(
+            files.select(none.alias("value"), "file")
+        )
 
     def process(batch: DataFrame, number: int) -> None:
         closed = process_batch(batch, number, options, _query_id(batch.sparkSession, options))
@@ -153,10 +217,22 @@ def start_stream(
 
 def create_tables(spark: SparkSession, options: StreamOptions) -> None:
     """Create the tables of the stream that do not exist. Raise SparkError without Delta Lake."""
-    for table in ESTIMATE_TABLES:
-        delta.create_table(spark, options.store(table), SNAPSHOTS[table], options.history)
-    for table, schema in _OUTPUT.items():
+    for table, schema in options.stored.items():
+        delta.create_table(spark, options.store(table), schema, options.history)
+    for table, schema in options.output.items():
         delta.create_table(spark, options.path(table), schema, options.history)
+
+
+def refuse_other_sources(spark: SparkSession, options: StreamOptions) -> None:
+    """Raise InputError if the stream was started with other sources than ``options`` have."""
+    if not delta.is_delta_table(spark, options.path("progress")):
+        return
+    had_flows = delta.is_delta_table(spark, options.store("flows"))
+    if had_flows != (options.flows is not None):
+        raise InputError(
+            f"the stream in {options.target} was started {'with' if had_flows else 'without'} "
+            "--flows, and can only be continued so: give another folder"
+        )
 
 
 def _query_id(spark: SparkSession, options: StreamOptions) -> str:
@@ -179,16 +255,23 @@ def _describe(closed: list[ClosedHours]) -> str:
 
 
 def process_batch(
-    messages: DataFrame, number: int, options: StreamOptions, query: str
+    batch: DataFrame, number: int, options: StreamOptions, query: str
 ) -> list[ClosedHours]:
     """Process a micro-batch of the streaming ``query`` and return the hours that it published.
 
-    Idempotent. The tables must exist.
+    ``batch`` has the column ``value`` of messages and, with flows, ``file``. Idempotent. The tables
+    must exist.
     """
-    spark = messages.sparkSession
-    cached = messages.persist()
+    spark = batch.sparkSession
+    cached = batch.persist()
     try:
-        commits = _append_batch(cached, number, options, query)
+        messages, touched = cached, frozenset[datetime]()
+        if options.flows is not None:
+            messages = cached.filter(F.col("file").isNull())
+            files = sorted(row["file"] for row in cached.select("file").dropna().collect())
+            if files:
+                touched = _append_flows(spark, files, number, options, query)
+        commits = _append_batch(messages, number, options, query)
         progress = with_batch(
             read_progress(delta.read(spark, options.path("progress"))),
             commits,
@@ -197,8 +280,9 @@ def process_batch(
     finally:
         cached.unpersist()
     closed = closed_hours(progress, options.delay, options.estimation.max_gap)
-    if closed:
-        publish(spark, closed, options)
+    late = late_hours(progress, closed, touched)
+    if closed or late:
+        publish(spark, closed, options, late)
     published = with_published(progress, closed)
     rows = [tuple(asdict(each).values()) for each in published.values()]
     # Written last: a batch that is repeated before this finds the same hours to publish.
@@ -223,10 +307,9 @@ def _append_batch(
         .distinct()
         .collect()
     }
-    given = [table for table in ESTIMATE_TABLES if table in present]
-    validated = validate_tables(
-        {table: rows_of_messages(messages, table) for table in ESTIMATE_TABLES}
-    )
+    tables = [table for table in options.stored if table in SNAPSHOTS]
+    given = [table for table in tables if table in present]
+    validated = validate_tables({table: rows_of_messages(messages, table) for table in tables})
     for table in given:
         rows = validated.tables[table].valid
         dated = rows.withColumn("date", F.to_date("taken_at"))
@@ -242,6 +325,58 @@ def _append_batch(
     if "commits" not in present:
         return spark.createDataFrame([], SNAPSHOTS["commits"])
     return validated.snapshots.commits
+
+
+def _append_flows(
+    spark: SparkSession, files: list[str], number: int, options: StreamOptions, query: str
+) -> frozenset[datetime]:
+    """Append the flow records of ``files`` to the store, and return the hours that they are in."""
+    assert options.flows is not None
+    read, unreadable = _read_files(spark, files, options.flows.format)
+    rejected = [table.rejected for table, _ in read]
+    if unreadable:
+        rows = [("flows", reason, file) for file, reason in unreadable.items()]
+        rejected.append(spark.createDataFrame(rows, REJECTED_ROWS))
+    rejected_rows = reduce(DataFrame.unionByName, rejected)
+    if not rejected_rows.isEmpty():
+        dated = rejected_rows.withColumn("date", F.current_date())
+        # Rejected messages of the batch are another write to this table.
+        delta.append_once(dated, options.path("rejected_rows"), f"{query} flows", number)
+    if read:
+        valid = reduce(DataFrame.unionByName, (table.valid for table, _ in read))
+        dated = valid.withColumn("date", F.to_date(F.timestamp_micros("start")))
+        delta.append_once(dated, options.store("flows"), query, number)
+    return frozenset().union(*(hours for _, hours in read))
+
+
+def _read_files(
+    spark: SparkSession, files: list[str], form: FlowFormatName | None
+) -> tuple[list[tuple[ValidatedTable, frozenset[datetime]]], dict[str, str]]:
+    """Return the records of files that can be read together, with the hours that they are in, and
+    the files of no known format, each with the reason.
+
+    Structured Streaming would repeat a batch with such a file for ever.
+    """
+    try:
+        table = read_flows(spark, files, form)
+        # This reads all files: only then Spark finds out that one has another header.
+        return [(table, _hours(table.valid))], {}
+    except Exception as error:
+        # The JVM's errors in a job are of no class of Spark's.
+        if not isinstance(error, InputError) and "CSVHeaderChecker" not in str(error):
+            raise
+        if len(files) == 1:
+            return [], {files[0]: summarize_error(str(error))}
+    half = len(files) // 2
+    one, other = (_read_files(spark, part, form) for part in (files[:half], files[half:]))
+    return one[0] + other[0], one[1] | other[1]
+
+
+def _hours(records: DataFrame) -> frozenset[datetime]:
+    last = F.greatest(F.col("end"), F.col("start") + F.lit(1)) - F.lit(1)
+    numbers = F.sequence(whole_part(F.col("start"), HOUR_US), whole_part(last, HOUR_US))
+    rows = records.select(F.explode(numbers).alias("hour")).distinct().collect()
+    return frozenset(EPOCH + row["hour"] * HOUR for row in rows)
 
 
 # Messages to rows.
@@ -277,38 +412,117 @@ def unknown_messages(messages: DataFrame) -> DataFrame:
 # Writing.
 
 
-def publish(spark: SparkSession, closed: list[ClosedHours], options: StreamOptions) -> None:
-    """Compute the hours of ``closed`` from the store, and replace them in the output tables."""
+def publish(
+    spark: SparkSession,
+    closed: list[ClosedHours],
+    options: StreamOptions,
+    late: Sequence[ClosedHours] = (),
+) -> None:
+    """Compute the hours of ``closed`` from the store, and replace them in the output tables.
+
+    Of the hours of ``late``, only what flow records measure is computed again.
+    """
+    if closed:
+        _publish_estimate(spark, closed, options)
+    if options.flows is not None:
+        _publish_measured(spark, [*closed, *late], options.flows, options)
+
+
+def _publish_estimate(
+    spark: SparkSession, closed: list[ClosedHours], options: StreamOptions
+) -> None:
     earliest = earliest_needed(min(each.since for each in closed), options.estimation.max_gap)
     since = {"brokers": None, "partitions": earliest - LAG_LOOKBACK}
-    names = [each.cluster for each in closed]
     tables = {
-        table: _stored(spark, table, options, since.get(table, earliest)).filter(
-            F.col("cluster").isin(names)
-        )
+        table: _stored(spark, table, options, since.get(table, earliest), closed)
         for table in ESTIMATE_TABLES
     }
     hours = partition_hours(Snapshots(**tables), options.estimation)
-    condition = " OR ".join(
-        f"(cluster = {delta.text_literal(each.cluster)} "
-        f"AND `date` >= {delta.date_literal(each.since.date())} "
-        f"AND hour >= {delta.time_literal(each.since)} AND hour < {delta.time_literal(each.until)})"
-        for each in closed
-    )
+    condition = _condition(closed)
     rows = hours.withColumn("date", F.to_date("hour")).filter(condition).persist()
     try:
         delta.replace(rows, options.path("partition_hours"), condition)
-        priced = priced_hours(rows, options.prices, options.writers)
-        priced = priced.withColumn("date", F.to_date("hour"))
-        delta.replace(priced, options.path("hourly"), condition)
+        if options.flows is None:
+            priced = priced_hours(rows, options.prices, options.writers)
+            priced = priced.withColumn("date", F.to_date("hour"))
+            delta.replace(priced, options.path("hourly"), condition)
     finally:
         rows.unpersist()
 
 
-def _stored(
-    spark: SparkSession, table: str, options: StreamOptions, since: datetime | None
+def _publish_measured(
+    spark: SparkSession, hours: list[ClosedHours], flows: FlowOptions, options: StreamOptions
+) -> None:
+    condition = _condition(hours)
+
+    def replace(rows: DataFrame, table: str) -> DataFrame:
+        dated = rows.withColumn("date", F.to_date("hour")).filter(condition)
+        delta.replace(dated, options.path(table), condition)
+        return delta.read(spark, options.path(table)).filter(condition).drop("date")
+
+    records = _stored_flows(spark, hours, options)
+    middle = F.col("start") + whole_part(F.col("end") - F.col("start"), 2)
+    row = records.agg(F.min(middle).alias("first")).head()
+    assert row is not None
+    first = min(each.since for each in hours)
+    if row["first"] is not None:
+        first = min(first, EPOCH + timedelta(microseconds=row["first"]))
+    # Whether a client is a member then depends on the snapshot of the group before.
+    since = earliest_needed(first, options.estimation.max_gap)
+    # Flow records are joined with brokers and members only.
+    snapshots = Snapshots(
+        brokers=_stored(spark, "brokers", options, None, hours),
+        members=_stored(spark, "members", options, since, hours),
+        partitions=spark.createDataFrame([], SNAPSHOTS["partitions"]),
+        commits=spark.createDataFrame([], SNAPSHOTS["commits"]),
+    )
+    # Of all clusters: a record is of one.
+    listeners = delta.read(spark, options.store("listeners"))
+    written = delta.read(spark, options.path("partition_hours")).filter(condition)
+    estimated = priced_hours(written.drop("date"), options.prices, options.writers)
+    given = MeasuredInput(records, listeners, snapshots, estimated)
+    write_measured(given, flows, options.prices, replace)
+
+
+def _condition(hours: list[ClosedHours]) -> str:
+    """Return the condition of SQL for the rows of ``hours`` in tables of hours."""
+    return " OR ".join(
+        f"(cluster = {delta.text_literal(each.cluster)} "
+        f"AND `date` >= {delta.date_literal(each.since.date())} "
+        f"AND hour >= {delta.time_literal(each.since)} AND hour < {delta.time_literal(each.until)})"
+        for each in hours
+    )
+
+
+def _stored_flows(
+    spark: SparkSession, hours: list[ClosedHours], options: StreamOptions
 ) -> DataFrame:
+    """Return the stored flow records of which a part is in one of ``hours``."""
+    # Their windows are at most a day.
+    conditions = {
+        f"(`date` >= {delta.date_literal((each.since - DAY).date())} "
+        f"AND start < {_micros(each.until)} "
+        f"AND greatest(`end`, start + 1) > {_micros(each.since)})"
+        for each in hours
+    }
+    records = delta.read(spark, options.store("flows")).filter(" OR ".join(sorted(conditions)))
+    return records.select(*FLOW_RECORDS.names)
+
+
+def _micros(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def _stored(
+    spark: SparkSession,
+    table: str,
+    options: StreamOptions,
+    since: datetime | None,
+    hours: list[ClosedHours],
+) -> DataFrame:
+    """Return the stored snapshots, taken from ``since`` on, of the clusters of ``hours``."""
     rows = delta.read(spark, options.store(table))
+    rows = rows.filter(F.col("cluster").isin(sorted({each.cluster for each in hours})))
     if since is None:
         return rows
     return rows.filter((F.col("date") >= F.lit(since.date())) & (F.col("taken_at") >= F.lit(since)))
@@ -327,18 +541,23 @@ def _maintain(
     )
     if EPOCH in (old, new) or new == old:
         return
-    for table in ESTIMATE_TABLES:
+    for table in options.stored:
         delta.compact(spark, options.store(table), new.date() - DAY)
     if new.date() == old.date():
         return
     log.info("deleting what is older than needed")
-    kept_from = needed_since(after, options.estimation.max_gap).date()
-    _keep_last_brokers(spark, kept_from, options)
-    for table in ESTIMATE_TABLES:
-        if table != "brokers":
-            delta.delete_before(spark, options.store(table), kept_from)
+    kept_from = needed_since(after, options.estimation.max_gap)
+    if options.flows is not None:
+        # Of FLOW_LATENESS; `needed_since` has LAG_LOOKBACK, which is as long as a window may be.
+        kept_from -= DAY
+    _keep_last_brokers(spark, kept_from.date(), options)
+    if options.flows is not None:
+        _keep_last_listeners(spark, kept_from.date(), options)
+    for table in options.stored:
+        if table not in ("brokers", "listeners"):
+            delta.delete_before(spark, options.store(table), kept_from.date())
         delta.remove_old_files(spark, options.store(table))
-    for table in _OUTPUT:
+    for table in options.output:
         if table != "progress":
             # The days that are published again are left as they are.
             delta.compact(spark, options.path(table), new.date() - 3 * DAY)
@@ -358,3 +577,14 @@ def _keep_last_brokers(spark: SparkSession, first: date, options: StreamOptions)
     )
     marked = delta.read(spark, path).filter(condition).withColumn("is_last", rack | selector)
     delta.replace(marked.filter(F.col("is_last")).drop("is_last"), path, condition)
+
+
+def _keep_last_listeners(spark: SparkSession, first: date, options: StreamOptions) -> None:
+    """Delete the listeners of dates before ``first``, except the last of each address and port."""
+    path = options.store("listeners")
+    condition = f"`date` < {delta.date_literal(first)}"
+    latest = ("taken_at", "cluster", "broker")
+    by_time = Window.partitionBy("address", "port").orderBy(*map(F.desc, latest))
+    known = delta.read(spark, path).filter(condition).filter(F.col("address").isNotNull())
+    kept = known.withColumn("number", F.row_number().over(by_time)).filter("number = 1")
+    delta.replace(kept.drop("number"), path, condition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,10 @@ HOUR = timedelta(hours=1)
 
 LAG_LOOKBACK = timedelta(hours=24)
 """How much more of the partitions is read, for the bytes per offset of consumers that lag."""
+
+FLOW_LATENESS = timedelta(hours=24)
+"""How long after the end of an hour flow records may arrive: until the published hours are so far
+ahead, theirs is computed again."""
 
 MAX_SILENCE = timedelta(days=7)
 """The snapshots of a cluster that sends none for so long are deleted; its last hour, which no
@@ -80,6 +85,27 @@ def closed_hours(progress: Progress, delay: timedelta, max_gap: timedelta) -> li
             since = max(_hour(each.first), _hour(each.begin - max_gap))
             closed.append(ClosedHours(cluster, since, until))
     return closed
+
+
+def late_hours(
+    progress: Progress, closed: list[ClosedHours], touched: Collection[datetime]
+) -> list[ClosedHours]:
+    """Return the published hours among ``touched`` that are computed again; not those of
+    ``closed``, which are anyway, nor those that ended more than FLOW_LATENESS before the end of the
+    published ones."""
+    since = {each.cluster: each.since for each in closed}
+    late = []
+    for cluster, each in sorted(progress.items()):
+        if each.published_until is None:
+            continue
+        first = max(each.first - HOUR, each.published_until - FLOW_LATENESS - HOUR)
+        end = min(each.published_until, since.get(cluster, each.published_until))
+        late += [
+            ClosedHours(cluster, hour, hour + HOUR)
+            for hour in sorted(touched)
+            if first < hour < end
+        ]
+    return late
 
 
 def late_before(each: ClusterProgress, max_gap: timedelta) -> datetime:

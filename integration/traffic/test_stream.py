@@ -14,13 +14,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 from kafka import KafkaProducer
 
 from integration.support.topics import create_topic, new_name
-from integration.support.traffic import SHORT_RUN, count_rows, messages, table_rows, write_snapshots
-from rack_traffic.schemas import HOURLY, PARTITION_HOURS
+from integration.support.traffic import (
+    SHORT_RUN,
+    Rows,
+    count_rows,
+    messages,
+    table_rows,
+    write_snapshots,
+)
+from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, PARTITION_HOURS, REPLACED_HOURLY
 from rackward.testing import Cluster
 from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
 
@@ -36,6 +44,9 @@ STAGES = (
     "partition_hours",
     None,
     "hourly",
+    "flows_hourly",
+    "snapshots/flows",
+    "replaced_hourly",
     "snapshots/brokers",
     "snapshots/members",
 )
@@ -52,14 +63,14 @@ ESTIMATION = ("--max-gap", "1")
 class Stream:
     """The command in its own process group, and its progress according to its folder."""
 
-    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, topic: str, folder: Path, flows: tuple[str, ...]) -> None:
         self.folder = folder
         self.log = folder.with_suffix(".log")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "rackward.cli.main", "traffic", "stream"),
-                    *(topic, str(folder), "--once", "--delay", "5", *ESTIMATION, *SPARK),
+                    *(topic, str(folder), "--once", "--delay", "5", *ESTIMATION, *SPARK, *flows),
                     *("--bootstrap-server", cluster.bootstrap_servers),
                     *("--max-messages-per-batch", str(PER_BATCH)),
                 ],
@@ -121,12 +132,70 @@ class Stream:
         self.process.wait()
 
 
+def add_network(rows: Rows, folder: Path) -> int:
+    """Add listeners, and hosts of members, and write a file of flow records for each minute.
+
+    Brokers are at 10.CLUSTER.0.BROKER, and each member at an address of its own. The file that
+    arrives last is of the first minutes. Return the number of records.
+    """
+    rng = Random(5)
+    clusters = sorted({row["cluster"] for row in rows["brokers"]})
+    net = {name: f"10.{number}" for number, name in enumerate(clusters)}
+    homes = {
+        (row["cluster"], row["broker"]): f"{net[row['cluster']]}.0.{row['broker'] + 1}"
+        for row in rows["brokers"]
+    }
+    rows["listeners"] = [
+        {
+            **{name: row[name] for name in ("cluster", "broker", "taken_at")},
+            **{"host": "h", "address": homes[row["cluster"], row["broker"]], "port": 9092},
+        }
+        for row in rows["brokers"]
+    ]
+    members = {(row["cluster"], row["member_id"]) for row in rows["members"] if row["member_id"]}
+    hosts = {
+        (cluster, member): f"{net[cluster]}.1.{number}"
+        for number, (cluster, member) in enumerate(sorted(members), 1)
+    }
+    rows["members"] = [
+        row | {"host": hosts.get((row["cluster"], row["member_id"]))} for row in rows["members"]
+    ]
+    folder.mkdir()
+    count = 0
+    first = BEGIN - timedelta(minutes=10)
+    for minute in range((HOURS * 60) + 20):
+        begin = first + timedelta(minutes=minute)
+        lines = ["start,end,source_address,source_port,destination_address,destination_port,bytes"]
+        for (cluster, _), home in homes.items():
+            readers = [host for (owner, _), host in hosts.items() if owner == cluster]
+            for client in (rng.choice(readers), f"{net[cluster]}.2.1", f"{net[cluster]}.2.2"):
+                size, less = rng.randrange(10**7), rng.randrange(10**4)
+                # One of the two writes.
+                down, up = (size, less) if not client.endswith(".2.2") else (less, size)
+                window = f"{begin.timestamp():.0f},{begin.timestamp() + 60:.0f}"
+                lines.append(f"{window},{home},9092,{client},40000,{down}")
+                lines.append(f"{window},{client},40000,{home},9092,{up}")
+        count += len(lines) - 1
+        file = folder / f"{minute}.csv"
+        file.write_text("\n".join(lines) + "\n")
+        # In this order they arrive.
+        arrived = first.timestamp() + 60 * (minute if minute > 12 else 1000)
+        os.utime(file, (arrived, arrived))
+    return count
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("cluster", ["local"], indirect=True)
-def test_no_snapshot_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) -> None:
     faults = frozenset({Fault.DUPLICATES, Fault.RECREATED, Fault.REBALANCING})
     rows = observe(simulate(11, hours=HOURS, faults=faults), every=120)
+    records = add_network(rows, tmp_path / "flows")
+    (tmp_path / "addresses.json").write_text('{"racks": {"10.0.2.1": "a", "10.0.2.2": "b"}}')
+    flows = (
+        *("--flows", str(tmp_path / "flows")),
+        *("--flow-addresses", str(tmp_path / "addresses.json")),
+    )
     write_snapshots(tmp_path / "snapshots", rows)
     topic = create_topic(cluster, new_name("snapshots"), [[0, 2]])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_request_size=2**20)
@@ -140,11 +209,11 @@ def test_no_snapshot_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) 
     killed: list[int] = []
     batch = 0
     while len(killed) < KILLS:
-        batch, interrupted = Stream(cluster, topic, folder).kill_during(batch)
+        batch, interrupted = Stream(cluster, topic, folder, flows).kill_during(batch)
         if interrupted:
             killed.append(batch)
         batch += 1
-    stream = Stream(cluster, topic, folder)
+    stream = Stream(cluster, topic, folder, flows)
     try:
         assert stream.process.wait(SECONDS * 2) == 0, stream.log.read_text()[-4000:]
     finally:
@@ -153,7 +222,7 @@ def test_no_snapshot_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) 
     batch_job = subprocess.run(
         [
             *(sys.executable, "-m", "rackward.cli.main", "traffic", "run"),
-            *(str(tmp_path / "snapshots"), str(tmp_path / "batch"), *ESTIMATION, *SPARK),
+            *(str(tmp_path / "snapshots"), str(tmp_path / "batch"), *ESTIMATION, *SPARK, *flows),
         ],
         check=False,
         capture_output=True,
@@ -163,9 +232,13 @@ def test_no_snapshot_is_lost_or_counted_twice(cluster: Cluster, tmp_path: Path) 
     assert batch_job.returncode == 0, batch_job.stdout + batch_job.stderr
     for table, given in rows.items():
         assert count_rows(folder / "snapshots" / table) == len(given), table
-    for table, schema in (("hourly", HOURLY), ("partition_hours", PARTITION_HOURS)):
+    assert count_rows(folder / "snapshots" / "flows") == records
+    tables = {"hourly": HOURLY, "partition_hours": PARTITION_HOURS}
+    tables |= {"flows_hourly": FLOWS_HOURLY, "replaced_hourly": REPLACED_HOURLY}
+    for table, schema in tables.items():
         streamed = table_rows(folder / table, schema.names)
         # The batch job also has the last hour, which the stream cannot close yet.
         expected = table_rows(tmp_path / "batch" / table, schema.names, until=ENDS)
-        assert len(expected) > 100
-        assert streamed == expected
+        assert len(expected) > 50, table
+        assert streamed == expected, table
+    assert "{'source': 'measured'}" in table_rows(folder / "hourly", ["source"])

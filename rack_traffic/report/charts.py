@@ -338,7 +338,9 @@ def _bar_description(start: datetime, traffic: Traffic) -> str:
         (traffic.unknown_bytes, "unknown"),
     )
     sizes = ", ".join(f"{wording.bytes_text(size)} {name}" for size, name in parts if size)
-    return f"{start:%a} {wording.time_text(start)}: {sizes or 'nothing'}"
+    measured = share(traffic.measured_bytes, traffic.bytes)
+    source = f" ({wording.percent(measured)} measured)" if measured else ""
+    return f"{start:%a} {wording.time_text(start)}: {sizes or 'nothing'}{source}"
 
 
 def _scale(most: int) -> tuple[float, float]:

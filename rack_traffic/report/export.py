@@ -53,7 +53,8 @@ JSON_FORMAT = """\
              "change": null or {"scenario", "text", "cost_per_month_now",
                "cost_per_month_after", "saving_per_month", "locality_now",
                "locality_after", "shared_topics", "hours"}}],
- "others": as "groups", for all producers and all replication of a cluster,
+ "others": as "groups", for all producers, all replication and readers in no
+ group of a cluster,
  "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
                 "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
                 "leader_moves"}],
@@ -66,7 +67,8 @@ JSON_FORMAT = """\
  "misplaced_members": null or [{"cluster", "group", "client", "rack",
                                 "network_rack", "bytes"}]}
 TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes".
+ "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes",
+ "measured_bytes".
 kind is consume, replicate or produce. Unknown racks are null.
 Times are UTC; "first" and "last" are the beginnings of hours, "until" is
 the end of one."""

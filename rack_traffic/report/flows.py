@@ -1,8 +1,9 @@
-"""Measured flows in a report: beside the estimate, clients in no group, and members elsewhere."""
+"""Measured flows in a report: beside the estimate, clients in no group, and members elsewhere; and
+the costs of the what-if, which is computed from the estimate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -17,34 +18,73 @@ _CLIENT_RACK = {"consume": "to_rack", "produce": "from_rack"}
 """Kind to the column with the rack of the client."""
 
 
-def read_flows(flows: InputTable, hourly: InputTable, period: pc.Expression) -> Flows | None:
+def read_flows(
+    flows: InputTable, hourly: InputTable, replaced: InputTable | None, period: pc.Expression
+) -> Flows | None:
     """Return the sums of the table FLOWS_HOURLY in a period, None if it has no rows there.
 
-    The estimate, of ``hourly``, is that of the hours of a cluster for which there are flows.
+    The estimate is that of the hours of a cluster for which there are flows: of ``replaced``, the
+    table REPLACED_HOURLY, and of ``hourly`` where nothing is replaced.
     """
     pairs = ("cluster", "kind", "from_rack", "to_rack")
     by_hour = flows.sums((*pairs, "hour"), _BYTES, period)
-    covered = {(row["cluster"], row["hour"]) for row in by_hour}
-    if not covered:
+    seen = {(row["cluster"], row["hour"]) for row in by_hour}
+    if not seen:
         return None
-    estimated = [
+    rows = hourly.sums((*pairs, "hour", "source"), _BYTES, period)
+    estimated = [] if replaced is None else replaced.sums((*pairs, "hour"), _BYTES, period)
+    measured_kinds = {_kind(row) for row in rows if row["source"] == "measured"}
+    measured_kinds |= {_kind(row) for row in estimated}
+    estimated += [
         row
-        for row in hourly.sums((*pairs, "hour"), _BYTES, period)
-        if (row["cluster"], row["hour"]) in covered
+        for row in rows
+        if (row["cluster"], row["hour"]) in seen and _kind(row) not in measured_kinds
     ]
     measured, expected = _added(by_hour, pairs), _added(estimated, pairs)
     return Flows(
-        hours=len({hour for _, hour in covered}),
+        hours=len({hour for _, hour in seen}),
+        measured_hours=len({hour for _, _, hour in measured_kinds}),
         pairs=tuple(
             FlowPair(*key, *(sizes.get(key, 0) for sizes in (measured, expected)))
             for key in sorted({*measured, *expected}, key=_order)
         ),
-        clients=_clients(flows, period),
-        misplaced=_misplaced(flows, period),
+        clients=clients_in_no_group(flows, period),
+        misplaced=misplaced_members(flows, period),
     )
 
 
-def _clients(flows: InputTable, period: pc.Expression) -> tuple[FlowClient, ...]:
+def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["cluster"], row["kind"], row["hour"]
+
+
+def cost_ratios(
+    hourly: InputTable, replaced: InputTable, consumed: pc.Expression
+) -> dict[tuple[str, str], float | None]:
+    """Return, by cluster and group, the cost of its reads divided by that of the estimate.
+
+    It is None without an estimated cost. Groups of which nothing is replaced are left out.
+    ``consumed`` is the condition of the reads of the period.
+    """
+    keys, cost = ("cluster", "group"), {"cost": pc.field("cost")}
+    estimated = {
+        tuple(row[name] for name in keys): row["cost"] or 0.0
+        for row in replaced.sums(keys, cost, consumed)
+    }
+    actual = dict.fromkeys(estimated, 0.0)
+    for row in hourly.sums((*keys, "source"), cost, consumed):
+        key = row["cluster"], row["group"]
+        if key in actual:
+            actual[key] += row["cost"] or 0.0
+            if row["source"] != "measured":
+                estimated[key] += row["cost"] or 0.0
+    return {
+        key: actual[key] / each if each else None
+        for key, each in estimated.items()
+        if each or actual[key]
+    }
+
+
+def clients_in_no_group(flows: InputTable, period: pc.Expression) -> tuple[FlowClient, ...]:
     """Return the clients that are in no group, largest first."""
     totals: dict[tuple[Any, ...], list[int]] = {}
     for column, (kind, rack) in enumerate(_CLIENT_RACK.items()):
@@ -61,7 +101,7 @@ def _clients(flows: InputTable, period: pc.Expression) -> tuple[FlowClient, ...]
     )
 
 
-def _misplaced(flows: InputTable, period: pc.Expression) -> tuple[MisplacedMember, ...]:
+def misplaced_members(flows: InputTable, period: pc.Expression) -> tuple[MisplacedMember, ...]:
     """Return the members whose rack is not that of their network, largest first."""
     sizes: dict[tuple[Any, ...], int] = {}
     for kind, rack in _CLIENT_RACK.items():

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import acero
+from pyarrow.dataset import dataset
 
 from rack_traffic.errors import InputError, MissingPackageError
 from rack_traffic.output_tables import (
     HOURS_PER_MONTH,
+    NO_GROUP,
     OUTPUT_TABLES,
     PRODUCERS,
     REPLICATION,
     SCENARIOS,
 )
 from rack_traffic.report.bill import Owners, in_cents
-from rack_traffic.report.flows import read_flows
+from rack_traffic.report.flows import cost_ratios, read_flows
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
     BillLine,
@@ -65,6 +67,16 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "flows_hourly": (
         *("cluster", "kind", "client", "group", "groups", "from_rack", "to_rack", "hour"),
         *("rack_source", "network_rack", "bytes"),
+    ),
+    "replaced_hourly": (
+        "cluster",
+        "kind",
+        "group",
+        "from_rack",
+        "to_rack",
+        "hour",
+        "bytes",
+        "cost",
     ),
 }
 """The tables of a report, and the columns that it reads. It needs the first of them."""
@@ -115,14 +127,14 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
     With ``owners`` the bill has a line for each group and topic. Raise InputError.
     """
     tables = {name: InputTable(name, path) for name, path in paths.items()}
-    hourly = tables["hourly"]
+    hourly, replaced = tables["hourly"], tables.get("replaced_hourly")
     in_period = _condition(("hour", ">=", period.since), ("hour", "<", period.until))
     overlap = _condition(("interval_end", ">", period.since), ("interval_start", "<", period.until))
     hours = hourly.sums(("cluster", "kind", "hour"), _TRAFFIC, in_period)
     pairs = hourly.sums(("cluster", "kind", "from_rack", "to_rack"), _TRAFFIC, in_period)
     consumed = in_period & pc.equal(pc.field("kind"), "consume")
     groups = {
-        (row["cluster"], row["group"]): _traffic(row)
+        (row["cluster"], NO_GROUP if row["group"] is None else row["group"]): _traffic(row)
         for row in hourly.sums(("cluster", "group"), _TRAFFIC, consumed)
     }
     for row in pairs:
@@ -130,10 +142,11 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
             key = row["cluster"], name
             groups[key] = groups.get(key, Traffic()) + _traffic(row)
     scenarios = changes = rejected_rows = None
+    ratios = {} if replaced is None else cost_ratios(hourly, replaced, consumed)
     if "what_if" in tables:
-        scenarios = _Scenarios(tables["what_if"], overlap)
+        scenarios = _Scenarios(tables["what_if"], overlap, ratios)
     if "ranking" in tables:
-        changes = recommended_changes(tables["ranking"], overlap, scenarios)
+        changes = recommended_changes(tables["ranking"], overlap, scenarios, ratios)
     if "rejected_rows" in tables:
         one = pc.scalar(pa.scalar(1, pa.int64()))
         counts = tables["rejected_rows"].sums(("table", "reason"), {"rows": one}, _condition())
@@ -147,12 +160,21 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
     clusters = _cluster_hours(hours)
     hours_of = {each.cluster: each.hours for each in clusters}
     # A group that has a change but read nothing in the period has no traffic.
+    # With a what-if all costs are extrapolated: what has none is read by clients that only flow
+    # records know.
+    least_hours = 1 if changes else MIN_HOURS_TO_EXTRAPOLATE
     totals = [
-        _group_total(key, groups.get(key, Traffic()), changes.get(key), hours_of.get(key[0], 0))
+        _group_total(
+            key,
+            groups.get(key, Traffic()),
+            changes.get(key),
+            hours_of.get(key[0], 0),
+            least_hours,
+        )
         for key in sorted({*groups, *changes})
     ]
     ordered = sorted(totals, key=_group_order)
-    names = _OTHERS.values()
+    names = (*_OTHERS.values(), NO_GROUP)
     return Summary(
         clusters=clusters,
         pairs=_pair_totals(pairs),
@@ -172,7 +194,7 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
         what_if_since=scenarios.since if scenarios else None,
         what_if_until=scenarios.until if scenarios else None,
         bill=_bill(hourly, in_period, owners),
-        flows=read_flows(tables["flows_hourly"], hourly, in_period)
+        flows=read_flows(tables["flows_hourly"], hourly, replaced, in_period)
         if "flows_hourly" in tables
         else None,
     )
@@ -184,6 +206,13 @@ _OTHERS = {"produce": PRODUCERS, "replicate": REPLICATION}
 
 _LEVEL, _BYTES = pc.field("crossed_level"), pc.field("bytes")
 _ZERO = pa.scalar(0, pa.int64())
+
+
+def _bytes_of_source(name: str) -> pc.Expression:
+    is_named = pc.equal(pc.coalesce(pc.field("source"), pc.scalar("")), name)
+    return pc.if_else(is_named, _BYTES, _ZERO)
+
+
 _TRAFFIC: Mapping[str, pc.Expression] = {
     "local_bytes": pc.if_else(pc.equal(_LEVEL, 0), _BYTES, _ZERO),
     "crossing_bytes": pc.if_else(pc.greater(_LEVEL, 0), _BYTES, _ZERO),
@@ -191,9 +220,8 @@ _TRAFFIC: Mapping[str, pc.Expression] = {
     "estimated_bytes": pc.field("estimated_bytes"),
     "unsized_offsets": pc.field("unsized_offsets"),
     "cost": pc.field("cost"),
-    "assumed_bytes": pc.if_else(
-        pc.equal(pc.coalesce(pc.field("source"), pc.scalar("")), "assumed"), _BYTES, _ZERO
-    ),
+    "assumed_bytes": _bytes_of_source("assumed"),
+    "measured_bytes": _bytes_of_source("measured"),
 }
 """The fields of :class:`Traffic` from columns of the table HOURLY."""
 
@@ -243,11 +271,13 @@ def _cluster_hours(hours: Rows) -> tuple[ClusterHours, ...]:
     )
 
 
-def _group_total(key: GroupKey, traffic: Traffic, change: Change | None, hours: int) -> GroupTotal:
+def _group_total(
+    key: GroupKey, traffic: Traffic, change: Change | None, hours: int, least_hours: int
+) -> GroupTotal:
     per_month: float | None = None
     if change is not None:
         per_month = change.cost_per_month_now
-    elif hours >= MIN_HOURS_TO_EXTRAPOLATE or traffic.cost == 0:
+    elif hours >= least_hours or traffic.cost == 0:
         per_month = traffic.cost * HOURS_PER_MONTH / hours if hours else 0.0
     return GroupTotal(*key, traffic, per_month, change)
 
@@ -277,9 +307,11 @@ def _weighed(name: str) -> pc.Expression:
 
 
 class _Scenarios:
-    """The rows of WHAT_IF, added up by scenario and group."""
+    """The rows of WHAT_IF, added up by scenario and group, with costs multiplied by ``ratios``."""
 
-    def __init__(self, table: InputTable, condition: pc.Expression) -> None:
+    def __init__(
+        self, table: InputTable, condition: pc.Expression, ratios: Mapping[GroupKey, float | None]
+    ) -> None:
         keys = ("scenario", "cluster", "group")
         values = {"seconds": _SECONDS, "cost": _weighed("cost_per_month")} | {
             name: pc.field(name) for name in ("local_bytes", "crossing_bytes", "unknown_bytes")
@@ -294,6 +326,8 @@ class _Scenarios:
         self._groups: dict[str, dict[GroupKey, dict[str, Any]]] = {}
         for row in sums:
             key = tuple(row[name] for name in keys)
+            ratio = ratios.get((row["cluster"], row["group"]))
+            row["cost"] *= 1.0 if ratio is None else ratio
             of_scenario = self._groups.setdefault(row["scenario"], {})
             of_scenario[row["cluster"], row["group"]] = row | latest[key]
 
@@ -330,11 +364,15 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
 
 
 def recommended_changes(
-    ranking: InputTable, condition: pc.Expression, scenarios: _Scenarios | None
+    ranking: InputTable,
+    condition: pc.Expression,
+    scenarios: _Scenarios | None,
+    ratios: Mapping[GroupKey, float | None],
 ) -> dict[GroupKey, Change]:
     """Return the recommended change of each group in the table RANKING.
 
-    Shared topics and layout groups are those of ``scenarios``; without it they are unknown.
+    Costs are multiplied by ``ratios``; a group whose ratio is None is left out. Shared topics and
+    layout groups are those of ``scenarios``; without it they are unknown.
     """
     keys = ("cluster", "group")
     costs = ("cost_per_month_now", "cost_per_month_after", "saving_per_month")
@@ -347,9 +385,11 @@ def recommended_changes(
     changes = {}
     for row in sums:
         key = row["cluster"], row["group"]
-        newest, layout = latest[key], as_is.get(key, {})
+        newest, layout, ratio = latest[key], as_is.get(key, {}), ratios.get(key, 1.0)
+        if ratio is None:
+            continue
         changes[key] = Change(
-            **{name: row[name] / row["seconds"] for name in costs},
+            **{name: row[name] / row["seconds"] * ratio for name in costs},
             locality_now=newest["locality_now"],
             locality_after=newest["locality_after"],
             scenario=newest["scenario"] or "",
@@ -365,19 +405,24 @@ def recommended_changes(
 
 
 class InputTable:
-    """A Delta table of the pipeline.
+    """A Delta table of the pipeline, or the same in memory.
 
-    ``path`` is a path, or a URL that the package deltalake supports (``s3://``, ``gs://``,
-    ``abfss://``, ``file://``). Raises InputError if it cannot be opened or lacks a column.
+    ``source`` is a path, or a URL that the package deltalake supports (``s3://``, ``gs://``,
+    ``abfss://``, ``file://``), or an Arrow table. Raises InputError if it cannot be opened or lacks
+    a column.
     """
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, source: str | pa.Table) -> None:
         self._name = name
-        self._path = _mask_credentials(path)
-        try:
-            self._dataset = _open_table(path).to_pyarrow_dataset()
-        except (OSError, ValueError) as error:
-            raise self._read_error(error) from error
+        if isinstance(source, pa.Table):
+            self._path = "memory"
+            self._dataset = dataset(source)
+        else:
+            self._path = _mask_credentials(source)
+            try:
+                self._dataset = _open_table(source).to_pyarrow_dataset()
+            except (OSError, ValueError) as error:
+                raise self._read_error(error) from error
         present = self._dataset.schema.names
         if missing := [column for column in COLUMNS[name] if column not in present]:
             raise InputError(

@@ -26,7 +26,7 @@ class Traffic:
     because nothing could be measured. ``unsized_offsets`` are records and control records of
     unknown size, which the bytes do not include. ``cost`` is that of ``crossing_bytes``; bytes of
     unknown racks have none. ``assumed_bytes`` are a part of all bytes: the racks of their producers
-    are assumed.
+    are assumed. So are ``measured_bytes``: flow records counted them.
     """
 
     local_bytes: int = 0
@@ -36,6 +36,7 @@ class Traffic:
     unsized_offsets: int = 0
     cost: float = 0.0
     assumed_bytes: int = 0
+    measured_bytes: int = 0
 
     @property
     def bytes(self) -> int:
@@ -56,6 +57,7 @@ class Traffic:
             self.unsized_offsets + other.unsized_offsets,
             self.cost + other.cost,
             self.assumed_bytes + other.assumed_bytes,
+            self.measured_bytes + other.measured_bytes,
         )
 
 
@@ -232,9 +234,13 @@ class MisplacedMember:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """What the network counted in ``hours`` hours; clients and members with most bytes first."""
+    """What the network counted in ``hours`` hours; clients and members with most bytes first.
+
+    In ``measured_hours`` of them it takes the place of the estimate.
+    """
 
     hours: int
+    measured_hours: int
     pairs: tuple[FlowPair, ...]
     clients: tuple[FlowClient, ...]
     misplaced: tuple[MisplacedMember, ...]
@@ -245,9 +251,9 @@ class Summary:
     """All data of a report, sorted.
 
     ``groups`` are sorted by saving, then by cost, largest first. ``others`` are, of each cluster,
-    ``output_tables.PRODUCERS`` and ``REPLICATION``, with the fields of a group. ``rejected_rows``
-    is None if it is unknown whether rows were rejected, ``flows`` if none were measured. The
-    intervals of the what-if lie in [``what_if_since``, ``what_if_until``).
+    ``output_tables.PRODUCERS``, ``REPLICATION`` and ``NO_GROUP``, with the fields of a group.
+    ``rejected_rows`` is None if it is unknown whether rows were rejected, ``flows`` if none were
+    measured. The intervals of the what-if lie in [``what_if_since``, ``what_if_until``).
     """
 
     clusters: tuple[ClusterHours, ...] = ()

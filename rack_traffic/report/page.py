@@ -121,13 +121,15 @@ def _view(
     hours = [each for each in summary.hours if each.kind == kind and each.cluster in clusters]
     buckets = sum_by_bar(hours, span)
     traffic = total(each.traffic for each in pairs)
+    measured = share(traffic.measured_bytes, traffic.bytes)
     return View(
         scope,
         kind,
         f"{wording.bytes_text(traffic.bytes)}: "
         f"{wording.bytes_text(traffic.local_bytes)} in the same rack, "
         f"{wording.bytes_text(traffic.crossing_bytes)} across racks, "
-        f"{wording.bytes_text(traffic.unknown_bytes)} with an unknown rack",
+        f"{wording.bytes_text(traffic.unknown_bytes)} with an unknown rack"
+        + (f"; {wording.percent(measured)} measured, the rest estimated" if measured else ""),
         heat_map(rack_grid(pairs), currency),
         over_time(buckets, span),
         tuple(
@@ -363,6 +365,7 @@ def _measured_hours(summary: Summary) -> float:
 def _reliability_text(summary: Summary) -> str:
     reliability = reliability_of(summary.consumed)
     parts = (
+        ("measured", share(summary.consumed.measured_bytes, summary.consumed.bytes)),
         ("estimated", reliability.estimated),
         ("of unknown rack", reliability.unknown),
     )

@@ -36,7 +36,7 @@ def measured_flows(
     ``mapped`` are the endpoints of load balancers and NAT. ``bytes`` went ``to_client`` (or to the
     broker), ``opposite_bytes``, which are fewer, the other way. docs/flows.md has the rules.
     """
-    of_brokers = _of_brokers(records, _endpoints(listeners, mapped))
+    of_brokers = records_of_brokers(records, listeners, mapped)
     unique = of_brokers.repartition(*CONNECTION[1:]).dropDuplicates(
         [*CONNECTION, "to_client", "start", "end", "bytes", "reporter"]
     )
@@ -101,10 +101,13 @@ def _endpoints(listeners: DataFrame, mapped: Endpoints) -> DataFrame:
     return both.agg(F.sort_array(F.collect_list(each)).alias("endpoints"))
 
 
-def _of_brokers(records: DataFrame, endpoints: DataFrame) -> DataFrame:
+def records_of_brokers(records: DataFrame, listeners: DataFrame, mapped: Endpoints) -> DataFrame:
     """Return (cluster, client, client_port, broker_address, broker_port, broker, peer, to_client,
-    start, end, at, bytes, reporter): the records with a broker at one end."""
-    rows = records
+    start, end, at, bytes, reporter): the records with a broker at one end.
+
+    Arguments are those of `measured_flows`.
+    """
+    rows, endpoints = records, _endpoints(listeners, mapped)
     for side in _SIDES:
         named = endpoints.select(
             F.col("address").alias(f"{side}_address"), F.col("endpoints").alias(f"{side}_endpoints")

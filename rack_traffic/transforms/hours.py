@@ -139,10 +139,13 @@ def hourly(partition_hours: DataFrame, writers: Writers, priced_pairs: DataFrame
     sums = partition_hours.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in SIZES))
     read = sums.filter(F.col("kind") == "consume").withColumn("source", F.lit("estimated"))
     appended = _with_producers(sums.filter(F.col("kind") != "consume"), writers)
+    return with_cost(read.unionByName(appended), priced_pairs)
+
+
+def with_cost(sums: DataFrame, priced_pairs: DataFrame) -> DataFrame:
+    """Return the table HOURLY from rows that have all but level, price and cost; see `hourly`."""
     # A pair with an unknown rack has no match, so its level, price and cost are null.
-    with_price = read.unionByName(appended).join(
-        F.broadcast(priced_pairs), on=list(PRICE_KEY), how="left"
-    )
+    with_price = sums.join(F.broadcast(priced_pairs), on=list(PRICE_KEY), how="left")
     cost = F.col("bytes") * F.col("price_per_gb") / F.lit(float(GB))
     return with_price.withColumn("cost", cost).select(
         *(F.col(column.name).cast(column.dataType) for column in HOURLY)

@@ -1,5 +1,5 @@
 """The what-if of producers: what they write as it is, and with a rack-aware partitioner; and what
-replicas copy, which no scenario changes."""
+replicas copy and clients in no group read, which no scenario changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from pyspark.sql import functions as F
 
 from placement_core.racks import DEFAULT_MAX_SHARE
 from rack_traffic.options import Interval
-from rack_traffic.output_tables import HOURS_PER_MONTH, PRODUCERS, RACK_AWARE_PRODUCERS, REPLICATION
+from rack_traffic.output_tables import (
+    HOURS_PER_MONTH,
+    NO_GROUP,
+    PRODUCERS,
+    RACK_AWARE_PRODUCERS,
+    REPLICATION,
+)
 from rack_traffic.pipeline import priced_pairs
 from rack_traffic.prices import GB, PriceTable
 from rack_traffic.schemas import WHAT_IF
@@ -29,12 +35,12 @@ def producers_what_if(
     max_gap: timedelta,
 ) -> DataFrame:
     """Return rows of WHAT_IF per cluster and interval: PRODUCERS as they are and with a rack-aware
-    partitioner, and REPLICATION as it is.
+    partitioner, and REPLICATION and NO_GROUP as they are.
 
     The racks of producers are those of the table HOURLY. A job collects the pairs of racks.
     """
     start = interval_start(F.col("hour"), interval).alias("interval_start")
-    appended = hourly.filter(F.col("kind") != "consume").select("*", start)
+    appended = hourly.filter(F.col("group").isNull()).select("*", start)
     flows = appended.groupBy(*_FLOW).agg(F.sum("bytes").alias("bytes"))
     led = partition_hours.filter((F.col("kind") == "produce") & F.col("to_rack").isNotNull())
     leaders = led.groupBy("cluster", start, "topic", F.col("to_rack").alias("from_rack")).agg(
@@ -67,7 +73,9 @@ def producers_what_if(
         )
     )
     with_hours = sums.join(spans, on=["cluster", "interval_start"], how="inner")
-    group = F.when(F.col("kind") == "produce", F.lit(PRODUCERS)).otherwise(F.lit(REPLICATION))
+    kind = F.col("kind")
+    group = F.when(kind == "produce", F.lit(PRODUCERS)).when(kind == "consume", F.lit(NO_GROUP))
+    group = group.otherwise(F.lit(REPLICATION))
     columns = {
         "group": group,
         "layout_group": group,

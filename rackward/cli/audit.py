@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from placement_core import InvalidOptionError
 from placement_core.audit import Severity
+from rack_traffic.errors import MissingPackageError
+from rack_traffic.options import FlowOptions
 from rack_traffic.report.format import Currency, percent
 from rack_traffic.writers import parse_writers
 from rackward.cli import options
@@ -35,8 +42,15 @@ from rackward.cli.output import (
     table,
     write_page,
 )
+from rackward.cli.traffic import options as traffic_options
+from rackward.collector.collector import collector_id
+from rackward.collector.config import Patterns, Selection
+from rackward.collector.listeners import HostAddresses
+from rackward.collector.sinks import arrow_table
+from rackward.collector.snapshot import take_snapshot
 from rackward.groups.audit import audit_cluster
-from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit
+from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit, MeasuredTraffic
+from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import LedBy, NextStep, StepKind
 from rackward.groups.reading import DAY_SECONDS
 from rackward.kafka.groups import SHARE, STREAMS
@@ -49,6 +63,7 @@ Examples:
   rackward audit --watch 60 'orders-*'         measure for a minute
   rackward audit --html audit.html             one page to send around
   rackward audit --prices prices.csv --json    for programs
+  rackward audit --flows logs                  beside what the network counted
 
 It is read-only. Each group has three figures, as the share of partitions that are read in the rack
 of their member, and as cost per month:
@@ -64,6 +79,11 @@ group is assumed to read once what was written in the last 24 hours. A cost with
 unknown racks in addition: see client.rack, and --mapping. Brokers do not know where producers are:
 see --writers.
 
+With --flows, flow records of the network (docs/flows.md) say what is read, written and replicated,
+which addresses read or write and are in no group, and which members declare another rack than that
+of their network. The cluster is assumed to have been as it is now during all records. Needs the
+extra spark.
+
 Needs Describe on the groups, their topics and the cluster, and DescribeConfigs on the cluster. A
 group that cannot be read is a line with the reason. See docs/audit.md.
 
@@ -75,6 +95,8 @@ MAX_GROUPS = 20
 """Maximum number of groups on a terminal; pipes, JSON and the page have all."""
 MAX_STEPS = 10
 """Maximum number of groups whose next step is shown on a terminal."""
+MAX_ADDRESSES = 20
+"""Maximum number of clients in no group, and of members with another rack; JSON has all."""
 WIDE = 160
 """From this width on, each group has one line."""
 
@@ -105,13 +127,21 @@ def audit(
     ] = None,
     prices: PriceOptions,
     mapping: options.RackMapping = None,
+    flows: traffic_options.Flows = None,
+    flow_format: traffic_options.FlowFormat = None,
+    flow_addresses: traffic_options.FlowAddresses = None,
     as_json: options.Json = False,
     cluster: ClusterOptions,
 ) -> None:
     """Show what consumer groups read across racks, what it costs, and what to do next."""
     if html is not None:
         check_folder("--html", html)
+    flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
+    if flow_options is not None:
+        _check_flows(groups)
     report = read_report(cluster, prices, groups, mapping, watch=watch, writers=writers, best=True)
+    if flow_options is not None:
+        report = with_measured(report, flow_options, cluster, prices, mapping)
     if html is not None:
         from rackward.cli.audit_page import render_page
 
@@ -121,6 +151,52 @@ def audit(
         print_json("audit", report)
     elif html is None:
         show_report(report, stdout())
+
+
+def _check_flows(groups: list[str] | None) -> None:
+    """Raise MissingPackageError or InvalidOptionError before anything is read."""
+    if groups:
+        raise InvalidOptionError("--flows measures all groups: leave out GROUP")
+    if find_spec("pyspark") is None:
+        raise MissingPackageError("pyspark")
+
+
+def with_measured(
+    report: AuditReport,
+    flows: FlowOptions,
+    cluster: ClusterOptions,
+    prices: PriceOptions,
+    mapping: str | None,
+) -> AuditReport:
+    """Return ``report`` with what ``flows`` say, by a snapshot that is taken now.
+
+    Brokers in the file of addresses are those of this cluster, whatever it is called there.
+    """
+    from rack_traffic.flow_snapshot import count_flows
+    from rackward.groups.measured import measured_traffic
+
+    name = report.cluster_id or ""
+    # Neither logs nor offsets of topics.
+    selection = Selection(topics=Patterns(exclude=("*",)))
+    racks = HostRacks.parse_option("--mapping", mapping)
+    addresses = HostAddresses(time.monotonic)
+    with cluster.connect() as admin:
+        snapshot = take_snapshot(
+            admin, name, selection, racks, lambda: None, collector_id(), addresses
+        )
+    tables = {table: arrow_table(table, [*rows]) for table, rows in snapshot.tables.items()}
+    brokers = {end: (name, broker) for end, (_, broker) in flows.brokers.items()}
+    spark_options = traffic_options.spark_options(
+        traffic_options.DEFAULT_MASTER,
+        traffic_options.DEFAULT_MEMORY,
+        None,
+        small=traffic_options.is_small(flows.path),
+    )
+    with traffic_options.running_spark(spark_options) as spark:
+        counted = count_flows(spark, tables, dataclasses.replace(flows, brokers=brokers))
+    measured = measured_traffic(counted, report, prices.parse()[0])
+    faults = tuple(dict.fromkeys([*report.faults, *snapshot.faults]))
+    return structs.replace(report, measured=measured, faults=faults)
 
 
 def read_report(
@@ -202,6 +278,8 @@ def show_report(report: AuditReport, console: Console) -> None:
         _print_steps(report, console)
     for step in report.steps:
         _print_step(step.text, step, console)
+    if report.measured is not None:
+        _print_measured(report.measured, currency, console)
     console.print()
     counts = Counter(finding.severity for finding in report.findings)
     if counts:
@@ -403,6 +481,46 @@ def _print_step(heading: str, step: NextStep, console: Console) -> None:
     for line in step.lines:
         # Without wrapping, so that commands can be copied.
         console.print(f"  {escape_controls(line)}", soft_wrap=True)
+
+
+def _print_measured(measured: MeasuredTraffic, currency: Currency, console: Console) -> None:
+    """Print what flow records counted, clients in no group, and members with another rack."""
+    minutes = (measured.until - measured.since).total_seconds() / 60
+    since = f"{measured.since:%Y-%m-%d %H:%M} UTC"
+    console.print()
+    console.print(f"Measured by flow records, {minutes:,.0f} minutes from {since}", style="bold")
+    kinds = table(
+        Column("kind"), *map(number, ("a day", "across a day", "a month", "estimated a month"))
+    )
+    for each in measured.kinds:
+        estimated = "" if each.estimated_cost is None else currency.text(each.estimated_cost)
+        kinds.add_row(
+            each.kind,
+            bytes_a_day(each.rate),
+            bytes_a_day(each.crossing) + ("+" if each.unknown else ""),
+            currency.text(each.cost),
+            estimated,
+        )
+    console.print(kinds)
+    if measured.clients:
+        clients = table(Column("in no group"), Column("rack"), number("reads"), number("writes"))
+        for client in measured.clients[:MAX_ADDRESSES]:
+            sizes = (f"{bytes_a_day(each)} a day" for each in (client.read, client.written))
+            clients.add_row(client.address, escape_controls(client.rack or UNKNOWN), *sizes)
+        console.print(clients)
+    for member in measured.misplaced[:MAX_ADDRESSES]:
+        name = "several groups" if member.group is None else member.group
+        console.print(
+            escape_controls(
+                f"{name}: {member.address} declares rack {member.rack}, and its network is in "
+                f"{member.network_rack}: check client.rack"
+            )
+        )
+    hidden = max(len(measured.clients), len(measured.misplaced)) - MAX_ADDRESSES
+    if hidden > 0:
+        console.print(f"... and {format_count(hidden, 'more line')}: use --json")
+    if measured.rejected:
+        console.print(f"Not read: {format_count(measured.rejected, 'flow record')}", style="yellow")
 
 
 def _print_faults(report: AuditReport, console: Console) -> None:

@@ -56,6 +56,7 @@ def render_page(report: AuditReport, generated_at: datetime) -> str:
         figures=audit.FIGURES,
         no_groups=audit.NO_GROUPS,
         max_findings=MAX_FINDINGS,
+        max_addresses=audit.MAX_ADDRESSES,
         count=format_count,
         zip=zip,
         headline=audit.headline,

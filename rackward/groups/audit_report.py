@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -170,6 +171,68 @@ class AuditTotals(msgspec.Struct, frozen=True):
     layout: CrossRackReads | None
 
 
+class MeasuredKind(msgspec.Struct, frozen=True):
+    """What flow records counted of a kind of traffic, and what the audit estimates.
+
+    kind
+        consume, replicate or produce.
+    bytes_per_second, crossing_bytes_per_second, unknown_bytes_per_second
+        Of all racks, across racks, and with a rack that is unknown.
+    cost_per_month
+        Price of the crossing bytes.
+    estimated_crossing_bytes_per_second, estimated_cost_per_month
+        The same without flow records. None: it is not estimated.
+    """
+
+    kind: str
+    rate: float = msgspec.field(name="bytes_per_second")
+    crossing: float = msgspec.field(name="crossing_bytes_per_second")
+    unknown: float = msgspec.field(name="unknown_bytes_per_second")
+    cost: float = msgspec.field(name="cost_per_month")
+    estimated_crossing: float | None = msgspec.field(name="estimated_crossing_bytes_per_second")
+    estimated_cost: float | None = msgspec.field(name="estimated_cost_per_month")
+
+
+class UngroupedClient(msgspec.Struct, frozen=True):
+    """An address that reads or writes and has no member of any group."""
+
+    address: str
+    rack: str | None
+    read: float = msgspec.field(name="read_bytes_per_second")
+    written: float = msgspec.field(name="written_bytes_per_second")
+
+
+class MisplacedAddress(msgspec.Struct, frozen=True):
+    """A member whose rack is not that of the network of its address.
+
+    group
+        None if members of several groups have the address.
+    """
+
+    group: str | None
+    address: str
+    rack: str
+    network_rack: str
+    rate: float = msgspec.field(name="bytes_per_second")
+
+
+class MeasuredTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What flow records of the cluster's brokers counted from ``since`` until ``until``.
+
+    rejected_records
+        Number of records that could not be read.
+    clients, misplaced
+        Those with most bytes first.
+    """
+
+    since: datetime
+    until: datetime
+    rejected: int = msgspec.field(name="rejected_records")
+    kinds: tuple[MeasuredKind, ...]
+    clients: tuple[UngroupedClient, ...]
+    misplaced: tuple[MisplacedAddress, ...]
+
+
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """The audit of a cluster.
 
@@ -186,6 +249,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         Lines about what could not be read.
     findings
         Findings of ``rackward placement check``, the most severe first; none in ``groups list``.
+    measured
+        With ``--flows``.
     """
 
     cluster_id: str | None
@@ -202,6 +267,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[NextStep, ...] = ()
     faults: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    measured: MeasuredTraffic | None = None
 
 
 MAX_CLIENT_IDS = 20

@@ -73,7 +73,8 @@ def test_all_tables(spark: SparkSession, whole: tuple[BatchOptions, dict[str, An
     job, summary = whole
     hourly = read_table(spark, job.path("hourly"), HOURLY)
     rejected = read_table(spark, job.path("rejected_rows"), REJECTED_ROWS)
-    for name in ("hourly", "partition_hours", "flows_hourly", "rejected_rows"):
+    tables = ("hourly", "partition_hours", "replaced_hourly", "flows_hourly", "rejected_rows")
+    for name in tables:
         table = DeltaTable(job.path(name))
         assert [each.name for each in table.schema().fields] == [*OUTPUT[name].names, "date"]
         assert len(table.file_uris()) <= 2, name

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.snapshot_tables import arrow_schema
-from rack_traffic.transforms.broker_racks import broker_racks
-from rack_traffic.transforms.flows import located_flows, measured_flows
+from rack_traffic.options import FlowOptions
+from rack_traffic.output_tables import HOURLY
+from rack_traffic.pipeline import Snapshots, flow_hours, with_measured
+from rack_traffic.prices import PriceTable
+from rack_traffic.schemas import OUTPUT, SNAPSHOTS
+from rack_traffic.snapshot_tables import arrow_schema, arrow_types
+from rack_traffic.transforms.flows import records_of_brokers
+from rack_traffic.transforms.measured import covered_hours, measured_kinds
 from rackward.groups.host_racks import HostRacks
 from tests.support.oracles import flows_sql
 from tests.support.oracles.traffic_sql import differences
@@ -51,6 +57,7 @@ class World:
     records: list[Values] = field(default_factory=list)
     mapped: dict[tuple[str, int | None], tuple[str, int]] = field(default_factory=dict)
     networks: dict[str, str] = field(default_factory=dict)
+    estimated: list[Values] = field(default_factory=list)
 
     def broker(self, cluster: str, number: int, rack: str | None, minute: float = 0) -> None:
         at = minutes(minute)
@@ -71,6 +78,26 @@ class World:
         name = host and f"{host} {rack}"
         self.members.append(row | {"member_id": name, "taken_at": minutes(minute)})
 
+    def estimate(
+        self,
+        cluster: str,
+        kind: str,
+        group: str | None,
+        topic: str,
+        racks: tuple[str | None, str | None],
+        size: int,
+        hour: int = 0,
+    ) -> None:
+        """Add a row of HOURLY, at 0.02 per GB."""
+        level = None if None in racks else int(racks[0] != racks[1])
+        price = None if level is None else level * 0.02
+        values = (
+            *(cluster, kind, group, topic, *racks, minutes(60 * hour)),
+            *("assumed" if kind == "produce" and racks[0] else "estimated", level, size, 0, 1),
+            *(price, None if price is None else size * price / 1e9),
+        )
+        self.estimated.append(dict(zip(HOURLY, values, strict=True)))
+
     def record(
         self,
         source: tuple[str, int | None],
@@ -85,6 +112,10 @@ class World:
         row |= dict(zip(("destination_address", "destination_port"), destination, strict=True))
         row |= {"start": start, "end": start + int(seconds * 1e6)}
         self.records.append(row | {"bytes": size, "reporter": reporter})
+
+
+ESTIMATED = (("consume", "g"), ("consume", "h"), ("produce", None), ("replicate", None))
+"""Kinds and groups of the estimate; another group is in flow records only."""
 
 
 def random_cluster(world: World, seed: int) -> None:
@@ -143,6 +174,18 @@ def random_cluster(world: World, seed: int) -> None:
             begin += rng.choice([0.0, 1.0, 10.0, 0.5])
     for _ in range(20):
         world.record((rng.choice(others), 1), (rng.choice(hosts), 2), 100)
+    # Records of every broker, in some clusters without ten minutes of one.
+    for minute in range(30, 130, 10):
+        for number, home in homes.items():
+            if seed % 3 or (minute, number) != (80, 1):
+                world.record((home, 9092), (others[0], 40_009), 1, minute, seconds=600)
+    for hour in range(-1, 4):
+        for topic in ("s", "t", "u"):
+            for racks in itertools.product([*"abc", None], repeat=2):
+                for kind, reader in ESTIMATED:
+                    if rng.random() < 0.5:
+                        size = rng.choice([0, 1, 7, rng.randrange(10**10)])
+                        world.estimate(name, kind, reader, topic, racks, size, hour)
 
 
 def _flow(
@@ -166,13 +209,15 @@ def _flow(
                 )
 
 
-def computed(spark: SparkSession, world: World, root: Path) -> list[Row]:
-    """Write the tables below ``root`` and return the rows of the pipeline."""
+def computed(spark: SparkSession, world: World, root: Path) -> dict[str, list[Row]]:
+    """Write the tables below ``root`` and return those of the pipeline."""
     tables = {
         name: pa.Table.from_pylist(getattr(world, name), arrow_schema(name))
         for name in SNAPSHOT_TABLES
     }
     tables["flows"] = pa.Table.from_pylist(world.records, RECORD_TYPES)
+    hourly = pa.schema(list(arrow_types(HOURLY).items()))
+    tables["estimated"] = pa.Table.from_pylist(world.estimated, hourly)
     for name, table in tables.items():
         (root / name).mkdir(parents=True)
         pq.write_table(table, root / name / "rows.parquet")
@@ -182,21 +227,18 @@ def computed(spark: SparkSession, world: World, root: Path) -> list[Row]:
     }
     # The times of these records are microseconds already.
     records = spark.read.parquet(str(root / "flows"))
-    measured = measured_flows(
-        records,
-        snapshots["listeners"],
-        snapshots["members"],
-        broker_racks(snapshots["brokers"]),
-        world.mapped,
-    )
+    estimated = spark.read.schema(OUTPUT["hourly"]).parquet(str(root / "estimated"))
     racks = HostRacks.parse(world.networks, "test")
-    clients = sorted(
-        {row[f"{side}_address"] for row in world.records for side in ("source", "destination")}
-    )
-    networks = spark.createDataFrame(
-        [(client, racks.rack(client)) for client in clients], "client string, network_rack string"
-    )
-    return located_flows(measured, networks).collect()
+    flows = FlowOptions("", None, world.mapped, racks.rack)
+    no_rows = spark.createDataFrame([], SNAPSHOTS["commits"])
+    known = Snapshots(snapshots["brokers"], no_rows, snapshots["members"], no_rows)
+    with flow_hours(records, snapshots["listeners"], known, flows) as computed_hours:
+        hours = computed_hours.persist()
+        of_brokers = records_of_brokers(records, snapshots["listeners"], world.mapped)
+        kinds = measured_kinds(hours, covered_hours(of_brokers, snapshots["brokers"])).persist()
+        hourly_rows, replaced = with_measured(estimated, hours, kinds, PriceTable())
+        found = {"flows_hourly": hours, "hourly": hourly_rows, "replaced_hourly": replaced}
+        return {name: rows.collect() for name, rows in found.items()}
 
 
 CASES = "cases"
@@ -251,12 +293,12 @@ EXPECTED = [
 ]
 
 
-Both = tuple[list[Row], list[tuple[object, ...]]]
+Both = tuple[dict[str, list[Row]], dict[str, list[tuple[object, ...]]]]
+"""The tables of the pipeline, and those of the DuckDB reference."""
 
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """Return the rows of the pipeline, and those of the DuckDB reference."""
     world, root = World(), tmp_path_factory.mktemp("flows")
     add_cases(world)
     for seed in SEEDS:
@@ -273,20 +315,37 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     for name, given in (("mapped", mapped), ("networks", networks)):
         (root / name).mkdir()
         pq.write_table(pa.Table.from_pylist(given), root / name / "rows.parquet")
-    return computed(spark, world, root), flows_sql.flows_hourly(str(root))
+    return computed(spark, world, root), flows_sql.measured_tables(str(root))
 
 
 def test_a_flow_of_each_sort(rows: Both) -> None:
     found = [
         (*row[1:7], int(row["hour"].timestamp() - BEGIN.timestamp()) // 3600, *row[8:])
-        for row in rows[0]
+        for row in rows[0]["flows_hourly"]
         if row["cluster"] == CASES
     ]
     assert sorted(found, key=str) == sorted(EXPECTED, key=str)
 
 
 def test_rows_equal_those_of_the_duckdb_reference(rows: Both) -> None:
-    assert differences(*rows) == ""
+    for name in rows[1]:
+        assert differences(rows[0][name], rows[1][name]) == "", name
     for seed in SEEDS:
-        found = {row["kind"] for row in rows[0] if row["cluster"] == f"c{seed}"}
+        found = {row["kind"] for row in rows[0]["flows_hourly"] if row["cluster"] == f"c{seed}"}
         assert found == {"consume", "produce", "replicate"}
+    # All and some of the hours of some clusters are measured, and producers assumed there too.
+    sources = Counter((row["kind"], row["source"]) for row in rows[0]["hourly"])
+    assert min(sources[kind, "measured"] for kind in ("consume", "produce", "replicate")) > 5
+    assert {row["cluster"] for row in rows[0]["replaced_hourly"]} > {f"c{seed}" for seed in (1, 2)}
+
+
+def test_parts_of_measured_rows_add_up(rows: Both) -> None:
+    measured = {(row["cluster"], row["kind"], row["hour"]) for row in rows[0]["replaced_hourly"]}
+    sums = Counter[tuple[object, ...]]()
+    for sign, name in ((1, "flows_hourly"), (-1, "hourly")):
+        for row in rows[0][name]:
+            key = row["cluster"], row["kind"], row["hour"]
+            if key in measured:
+                sums[*key, row["to_rack"]] += sign * row["bytes"]
+    assert measured
+    assert not any(sums.values())

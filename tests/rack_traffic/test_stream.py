@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rack_traffic import delta
-from rack_traffic.options import EstimationOptions
+from rack_traffic import delta, stream
+from rack_traffic.errors import InputError
+from rack_traffic.options import EstimationOptions, FlowOptions
 from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.load import Period, find_tables, read_summary
@@ -22,6 +24,7 @@ from rack_traffic.schemas import HOURLY
 from rack_traffic.stream import (
     StreamOptions,
     create_tables,
+    flow_files,
     process_batch,
     rows_of_messages,
     start_stream,
@@ -169,16 +172,95 @@ def small_rows(times: list[datetime], cluster: str = "o'b\\rien", broker: int = 
 
 def test_a_stream_continues_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """Messages are lines of files here, and those of a topic in integration/traffic."""
-    topic, options = tmp_path / "topic", StreamOptions(str(tmp_path / "out"))
+    topic, records = tmp_path / "topic", tmp_path / "records"
     topic.mkdir()
+    options = StreamOptions(str(tmp_path / "out"), flows=flows_in(records))
     for hour in (0, 1):
         lines = [message(table, rows) for table, rows in small_rows(hours(1, hour)).items()]
         (topic / f"{hour}.txt").write_text("\n".join(lines))
-        query = start_stream(spark.readStream.text(str(topic)), options, once=True)
+        write_records(records / f"day=1/{hour}.csv", hours(1, hour))
+        messages = spark.readStream.text(str(topic))
+        query = start_stream(messages, options, flow_files(spark, str(records), None), once=True)
         assert query.awaitTermination(STREAM_SECONDS)
-    assert rows_in(spark, options.store("commits")).count() == 2
+    for table in ("commits", "flows"):
+        assert rows_in(spark, options.store(table)).count() == 2, table
     seen = rows_in(spark, options.path("progress")).select("rows", "late").collect()
     assert [tuple(row) for row in seen] == [(2, 0)]
+    with pytest.raises(InputError, match="was started with --flows"):
+        start_stream(messages, replace(options, flows=None), once=True)
+
+
+def flows_in(folder: Path) -> FlowOptions:
+    return FlowOptions(str(folder), None, {}, lambda _: None)
+
+
+def write_records(file: Path, times: list[datetime]) -> None:
+    """Write a record of 600 bytes to the member for each of the ten minutes from ``times`` on."""
+    lines = ["start,end,source_address,source_port,destination_address,destination_port,bytes"]
+    for at in times:
+        begin = int(at.timestamp())
+        lines.append(f"{begin},{begin + 600},10.0.0.1,9092,10.0.1.1,50000,600")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines))
+
+
+def test_late_flow_records_change_published_hours(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first half of an hour arrives before it is published, the second half after it."""
+    options = StreamOptions(
+        str(tmp_path / "out"),
+        estimation=EstimationOptions(max_gap_hours=1.0),
+        delay_minutes=0,
+        flows=flows_in(tmp_path),
+    )
+    create_tables(spark, options)
+    (begin,) = hours(1, 0)
+    rows = small_rows([begin + timedelta(minutes=minute) for minute in range(0, 81, 20)])
+    rows["members"] = [row | {"host": "10.0.1.1"} for row in rows["members"]]
+    rows["listeners"] = [
+        {**row, "host": "h", "address": "10.0.0.1", "port": 9092} for row in rows["brokers"]
+    ]
+    slots = [begin + timedelta(minutes=minute) for minute in range(0, 60, 10)]
+    write_records(tmp_path / "early.csv", slots[:3])
+    write_records(tmp_path / "late.csv", slots[3:])
+    (tmp_path / "README.csv").write_text("no records\nat all\n")
+
+    def batch(values: list[str], *files: str) -> DataFrame:
+        rows = [*((value, None) for value in values), *((None, file) for file in files)]
+        return spark.createDataFrame(
+            [(value, file and str(tmp_path / file)) for value, file in rows],
+            "value string, file string",
+        )
+
+    def reads(table: str) -> list[tuple[object, ...]]:
+        read = rows_in(spark, options.path(table)).filter("kind = 'consume'")
+        named = ("group", "topic", "source", "bytes") if table != "flows_hourly" else ("bytes",)
+        return [tuple(row) for row in read.select(*named).collect()]
+
+    messages = [message(table, given) for table, given in rows.items()]
+    (closed,) = process_batch(batch(messages, "early.csv"), 0, options, "q")
+    assert (closed.since, closed.until) == (begin, begin + timedelta(hours=1))
+    assert reads("flows_hourly") == [(1800,)]
+    assert reads("hourly") == [("g", "t", "estimated", 1000)]
+    assert reads("replaced_hourly") == []
+    late = batch([], "late.csv", "README.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "publish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            process_batch(late, 1, options, "q")
+    assert process_batch(late, 1, options, "q") == []
+    assert reads("flows_hourly") == [(3600,)]
+    assert reads("hourly") == [("g", "t", "measured", 3600)]
+    assert reads("replaced_hourly") == [("g", "t", "estimated", 1000)]
+    kinds = rows_in(spark, options.path("hourly")).select("kind", "source").distinct().collect()
+    assert {tuple(row) for row in kinds} == {
+        ("consume", "measured"),
+        ("produce", "assumed"),
+        ("replicate", "estimated"),
+    }
+    (rejected,) = rows_in(spark, options.path("rejected_rows")).collect()
+    assert rejected["row"].endswith("README.csv")
 
 
 def test_rows_of_messages(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from rack_traffic.watermark import (
     ClusterProgress,
     closed_hours,
     late_before,
+    late_hours,
     needed_since,
 )
 
@@ -71,3 +72,16 @@ def test_snapshots_are_kept_for_the_slowest_active_cluster() -> None:
     silent = ClusterProgress("silent", at(0, day=1), at(10, day=12), at(10, day=12))
     progress = {each.cluster: each for each in (fast, slow, silent)}
     assert needed_since(progress, GAP) == at(10, day=15) - timedelta(hours=2 + 2 + 1 + 24)
+
+
+def test_published_hours_of_late_flow_records_are_computed_again() -> None:
+    slow = ClusterProgress("slow", at(14, 30), at(15, 20), at(15))
+    fast = ClusterProgress("fast", at(0, day=1), at(18, 20), at(17))
+    progress = {each.cluster: each for each in (fast, slow, ClusterProgress("n", at(3), at(3)))}
+    # Those of a day before, and those that are published in any case, are not.
+    times = [at(16, day=19), at(17, day=19), at(13), at(14), at(15), at(16), at(17)]
+    found = late_hours(progress, [ClosedHours("fast", at(15), at(18))], times)
+    assert [(each.cluster, each.since) for each in found] == [
+        *(("fast", at(17, day=19)), ("fast", at(13)), ("fast", at(14))),
+        ("slow", at(14)),
+    ]

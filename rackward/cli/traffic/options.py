@@ -6,18 +6,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placement_core import InvalidOptionError
+from rack_traffic.options import FlowFormatName, FlowOptions
 from rack_traffic.session import SparkOptions, spark_errors, spark_session
 from rackward.cli.output import log_to_stderr
+from rackward.cli.traffic.flow_addresses import read_flow_addresses
+from rackward.groups.host_racks import HostRacks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SPARK_PANEL = "Spark"
+_FLOWS_PANEL = "Measured flows"
 
 Source = Annotated[
     str,
@@ -41,6 +46,30 @@ Since = Annotated[
 Until = Annotated[
     str | None,
     typer.Option("--until", metavar="TIME", help="Only hours that begin before this time."),
+]
+Flows = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Folder or URL of flow records, to measure what the network carried.",
+        rich_help_panel=_FLOWS_PANEL,
+    ),
+]
+FlowFormat = Annotated[
+    FlowFormatName | None,
+    typer.Option(
+        help="Format of the flow records. Default: recognised by the fields of a file.",
+        rich_help_panel=_FLOWS_PANEL,
+    ),
+]
+FlowAddresses = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Brokers behind load balancers and NAT, and racks of clients by address or CIDR "
+        "block, in YAML, JSON or TOML.",
+        rich_help_panel=_FLOWS_PANEL,
+    ),
 ]
 Master = Annotated[
     str,
@@ -95,6 +124,19 @@ def spark_options(
         settings[name] = value
     bars = progress_bars and sys.stderr.isatty()
     return SparkOptions(master, memory, kafka, bars, small, settings)
+
+
+def flow_options(
+    path: str | None, name: FlowFormatName | None, addresses: Path | None
+) -> FlowOptions | None:
+    """Return the input of measured flows, None without ``--flows``. Raise InvalidOptionError, and
+    ConfigError for the file of addresses."""
+    if path is None:
+        if name is not None or addresses is not None:
+            raise InvalidOptionError("--flow-format and --flow-addresses need --flows")
+        return None
+    brokers, racks = ({}, HostRacks()) if addresses is None else read_flow_addresses(addresses)
+    return FlowOptions(path, name, brokers, racks.rack)
 
 
 def is_small(path: str) -> bool:

@@ -24,8 +24,8 @@ Examples:
   rackward traffic report tables --json
 
 FOLDER is the output of the other commands: Delta tables in hourly/ and, if they were computed,
-what_if/, ranking/, rejected_rows/ and flows_hourly/. The option of a table overrides FOLDER. Paths
-may be s3://, gs:// or abfss:// URLs. Neither Spark nor Java is needed.
+what_if/, ranking/, rejected_rows/, flows_hourly/ and replaced_hourly/. The option of a table
+overrides FOLDER. Paths may be s3://, gs:// or abfss:// URLs. Neither Spark nor Java is needed.
 
 Without --output, --json, --parquet or --focus, it writes rack-traffic.html. The page contains
 all its data and scripts, and works offline.
@@ -100,6 +100,10 @@ def report(
     flows_hourly: Annotated[
         str | None, typer.Option("--flows-hourly", metavar="DIR", help="The table flows_hourly.")
     ] = None,
+    replaced_hourly: Annotated[
+        str | None,
+        typer.Option("--replaced-hourly", metavar="DIR", help="The table replaced_hourly."),
+    ] = None,
 ) -> None:
     """Write an HTML page about cross-rack traffic, its cost, and the changes that would save most.
 
@@ -131,6 +135,7 @@ def report(
         "ranking": ranking,
         "rejected_rows": rejected_rows,
         "flows_hourly": flows_hourly,
+        "replaced_hourly": replaced_hourly,
     }
     payers = Owners() if focus is not None else None
     if owners is not None:

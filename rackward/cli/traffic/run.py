@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from placement_core import InvalidOptionError
-from rack_traffic.options import EstimationOptions, FlowFormatName, FlowOptions
+from rack_traffic.options import EstimationOptions
 from rack_traffic.writers import Writers, parse_writers
 from rackward.cli import options
 from rackward.cli.output import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
-from rackward.cli.traffic.flow_addresses import read_flow_addresses
 from rackward.cli.traffic.options import running_spark
-from rackward.groups.host_racks import HostRacks
-
-_FLOWS_PANEL = "Measured flows"
 
 RUN_EPILOG = """
 \b
@@ -30,8 +24,9 @@ Examples:
 FOLDER receives the Delta tables hourly (bytes and cost per cluster, group, topic, pair of racks
 and hour), partition_hours (the same per partition) and rejected_rows (invalid snapshot rows), and
 summary. They replace those of an earlier run; with --since or --until, of hourly and
-partition_hours only the hours in between. With --flows there is also flows_hourly: what the network
-counted, per address of a client and hour.
+partition_hours only the hours in between. With --flows, hourly has measured
+bytes where flow records cover an hour. replaced_hourly has the estimate of these hours, and
+flows_hourly what the network counted per address of a client and hour.
 
 Exit status: 0 success; 2 error (reason on stderr).
 """
@@ -54,30 +49,9 @@ def run(
             help="Do not estimate bytes for longer gaps between snapshots.",
         ),
     ] = 24.0,
-    flows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Folder or URL of flow records, to measure what the network carried.",
-            rich_help_panel=_FLOWS_PANEL,
-        ),
-    ] = None,
-    flow_format: Annotated[
-        FlowFormatName | None,
-        typer.Option(
-            help="Format of the flow records. Default: recognised by the fields of a file.",
-            rich_help_panel=_FLOWS_PANEL,
-        ),
-    ] = None,
-    flow_addresses: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Brokers behind load balancers and NAT, and racks of clients by address or CIDR "
-            "block, in YAML, JSON or TOML.",
-            rich_help_panel=_FLOWS_PANEL,
-        ),
-    ] = None,
+    flows: traffic_options.Flows = None,
+    flow_format: traffic_options.FlowFormat = None,
+    flow_addresses: traffic_options.FlowAddresses = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
@@ -89,7 +63,7 @@ def run(
     price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
-    flow_options = _flow_options(flows, flow_format, flow_addresses)
+    flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
     spark_options = traffic_options.spark_options(
         master,
         driver_memory,
@@ -109,18 +83,6 @@ def run(
         print_json("traffic run", json.loads(summary_json(summary)))
     else:
         _print_summary(summary, producers)
-
-
-def _flow_options(
-    path: str | None, name: FlowFormatName | None, addresses: Path | None
-) -> FlowOptions | None:
-    """Return the input of measured flows, None without ``--flows``."""
-    if path is None:
-        if name is not None or addresses is not None:
-            raise InvalidOptionError("--flow-format and --flow-addresses need --flows")
-        return None
-    brokers, racks = ({}, HostRacks()) if addresses is None else read_flow_addresses(addresses)
-    return FlowOptions(path, name, brokers, racks.rack)
 
 
 def _print_summary(summary: dict[str, Any], producers: Writers) -> None:

@@ -27,6 +27,10 @@ FOLDER belongs to one stream. It receives the Delta tables hourly, partition_hou
 and progress, and the stream's own folders snapshots/ and checkpoint/. After a restart the stream
 continues where it stopped, without loss or duplicates.
 
+With --flows it also reads the files that arrive in that folder, for the tables flows_hourly and
+replaced_hourly, and hourly has measured bytes where flow records cover an hour. Hours are computed
+again for records that arrive up to a day late.
+
 Exit status: 0 success (--once); 2 error (reason on stderr); 130 after Ctrl-C.
 """
 
@@ -60,7 +64,12 @@ def stream(
     ] = 2.0,
     max_messages_per_batch: Annotated[
         int | None,
-        typer.Option("--max-messages-per-batch", metavar="NUMBER", min=1, help="Size of a batch."),
+        typer.Option(
+            "--max-messages-per-batch",
+            metavar="NUMBER",
+            min=1,
+            help="Size of a batch, in messages and in files of --flows.",
+        ),
     ] = None,
     keep_days: Annotated[
         int,
@@ -74,6 +83,9 @@ def stream(
     prices: options.Prices = None,
     prices_properties: options.PricesProperties = None,
     writers: options.Writers = None,
+    flows: traffic_options.Flows = None,
+    flow_format: traffic_options.FlowFormat = None,
+    flow_addresses: traffic_options.FlowAddresses = None,
     master: traffic_options.Master = traffic_options.DEFAULT_MASTER,
     driver_memory: traffic_options.DriverMemory = traffic_options.DEFAULT_MEMORY,
     conf: traffic_options.Conf = None,
@@ -83,13 +95,25 @@ def stream(
     price_table = options.price_table(prices, prices_properties)
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
+    flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
     spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
     with running_spark(spark_options) as spark:
-        from rack_traffic.stream import StreamOptions, kafka_messages, start_stream
+        from rack_traffic.stream import StreamOptions, flow_files, kafka_messages, start_stream
 
         messages = kafka_messages(spark, properties, topic, max_messages_per_batch)
-        job = StreamOptions(folder, price_table, estimation, delay, keep_days, writers=producers)
-        query = start_stream(messages, job, once=once, every_seconds=every)
+        files = None
+        if flow_options is not None:
+            files = flow_files(spark, flow_options.path, max_messages_per_batch)
+        job = StreamOptions(
+            folder,
+            price_table,
+            estimation,
+            delay,
+            keep_days,
+            writers=producers,
+            flows=flow_options,
+        )
+        query = start_stream(messages, job, files, once=once, every_seconds=every)
         sys.stderr.write(f"Reading topic {topic}; writing tables to {folder}\n")
         query.awaitTermination()
 

@@ -11,13 +11,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import rackward.cli.main
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceRule, PriceTable
 from rackward.cli.audit import show_groups, show_report
 from rackward.cli.audit_page import render_page
 from rackward.cli.output import format_json
 from rackward.groups.audit import check_patterns
-from rackward.groups.audit_report import AuditReport, RackBrokers
+from rackward.groups.audit_report import (
+    AuditReport,
+    MeasuredKind,
+    MeasuredTraffic,
+    MisplacedAddress,
+    RackBrokers,
+    UngroupedClient,
+)
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka.groups import ListedGroup
 from tests.support.consoles import rendered
@@ -187,3 +195,49 @@ def test_the_page_is_whole_and_escapes_names() -> None:
     assert "Rack-aware writes: save $420 a month" in tags.text
     assert "confluent: partitioners.confluent.Producer" in tags.text
     assert "\x1b" not in page
+
+
+MEASURED = MeasuredTraffic(
+    since=datetime(2026, 11, 14, 10, 30, tzinfo=UTC),
+    until=datetime(2026, 11, 14, 12, 30, tzinfo=UTC),
+    rejected=1,
+    kinds=(
+        MeasuredKind("consume", 2e6, 1e6, 5.0, 52.56, 5e5, 26.28),
+        MeasuredKind("replicate", 0.0, 0.0, 0.0, 0.0, None, None),
+    ),
+    clients=tuple(
+        UngroupedClient(f"2001:db8:0:1:ffff:ffff:ffff:{number}", UNTRUSTED_NAME, 1e6, 0.0)
+        for number in range(22)
+    ),
+    misplaced=(MisplacedAddress(UNTRUSTED_NAME, "10.0.0.1", "a", "b", 1.0),),
+)
+
+
+def test_measured_traffic_is_shown_beside_the_estimate() -> None:
+    report = replace(REPORT, measured=MEASURED)
+    text = render(report)
+    prose = [line for line in text.splitlines() if not line.startswith("  ")]
+    assert max(map(len, prose)) <= 80
+    plain = " ".join(text.split())
+    assert "Measured by flow records, 120 minutes from 2026-11-14 10:30 UTC" in plain
+    assert "consume 173 GB 86.4 GB+ $52.56 $26.28" in plain
+    assert "10.0.0.1 declares rack a, and its network is in b: check client.rack" in plain
+    assert "... and 2 more lines: use --json" in plain
+    assert "Not read: 1 flow record" in plain
+    assert "\x1b" not in text
+    page = render_page(report, datetime(2026, 11, 14, tzinfo=UTC))
+    assert "Measured by flow records" in page
+    assert UNTRUSTED_NAME not in page
+    document = json.loads(format_json("audit", report))
+    assert document["measured"]["kinds"][0]["estimated_cost_per_month"] == 26.28
+
+
+def test_flows_need_the_extra_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rackward.cli.audit.find_spec", lambda _: None)
+    command = ["audit", "--bootstrap-server", "127.0.0.1:1", "--flows", "logs"]
+    assert rackward.cli.main.run(command) == 2
+    assert "pyspark is not installed: pip install 'rackward[spark]'" in capsys.readouterr().err
+    assert rackward.cli.main.run([*command, "billing"]) == 2
+    assert "--flows measures all groups" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The DuckDB reference of FLOWS_HOURLY: the rules of docs/flows.md in SQL.
+"""The DuckDB reference of FLOWS_HOURLY and of measured hours: the rules of docs/flows.md in SQL.
 
 It shares no code with the pipeline and is written from the document; numbers in the SQL are those
 of its rules.
@@ -13,22 +13,28 @@ HOUR = 3_600_000_000
 CONNECTION = "cluster, broker_address, broker_port, client, client_port"
 
 
-def flows_hourly(root: str) -> list[tuple[object, ...]]:
-    """Return the rows of the table, hours in seconds since 1970.
+TABLES = ("brokers", "members", "listeners", "flows", "mapped", "networks", "estimated")
+
+Rows = list[tuple[object, ...]]
+
+
+def measured_tables(root: str) -> dict[str, Rows]:
+    """Return the rows of FLOWS_HOURLY, HOURLY and REPLACED_HOURLY by name, hours in seconds since
+    1970.
 
     Below ``root`` are Parquet files of snapshots, and ``flows`` (valid records, times in
-    microseconds), ``mapped`` (address, port, cluster, broker) and ``networks`` (first and last
-    address as numbers, size, rack).
+    microseconds), ``mapped`` (address, port, cluster, broker), ``networks`` (first and last
+    address as numbers, size, rack) and ``estimated`` (HOURLY without measurements).
     """
     connection = duckdb.connect()
-    for table in ("brokers", "members", "listeners", "flows", "mapped", "networks"):
+    for table in TABLES:
         connection.execute(
             f"CREATE VIEW {table} AS FROM read_parquet('{root}/{table}/**/*.parquet')"
         )
-    for name, sql in STEPS.items():
+    for name, sql in (STEPS | MEASURED_STEPS).items():
         connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-    rows: list[tuple[object, ...]] = connection.execute("FROM result").fetchall()
-    return rows
+    results = {"flows_hourly": "result", "hourly": "hourly", "replaced_hourly": "replaced"}
+    return {name: connection.execute(f"FROM {table}").fetchall() for name, table in results.items()}
 
 
 def _spans(table: str, keys: str, value: str) -> str:
@@ -212,3 +218,104 @@ STEPS = {
     """,
 }
 """Name of a temporary table to its SELECT; comments are numbers of rules."""
+
+
+def _divided(same: str, which: str) -> str:
+    """Return the SELECT of rows divided among the estimated bytes that are the ``same``."""
+    return f"""
+        SELECT id, cluster, kind, hour, from_rack, to_rack, part_group, topic, writer,
+            (round(bytes * (until / whole)) - round(bytes * ((until - part) / whole)))::BIGINT
+                AS bytes
+        FROM (
+            SELECT *, sum(part) OVER (PARTITION BY id) AS whole,
+                sum(part) OVER (PARTITION BY id ORDER BY part_group NULLS FIRST,
+                    topic NULLS FIRST, writer NULLS FIRST) AS until
+            FROM (
+                SELECT r.id, r.cluster, r.kind, r.hour, r.from_rack, r.to_rack, r.bytes,
+                    p."group" AS part_group, p.topic, p.writer, sum(p.bytes) AS part
+                FROM rows_to_divide r JOIN estimate_parts p
+                    ON r.cluster = p.cluster AND r.kind = p.kind AND r.hour = p.hour
+                    AND (r."group" IS NULL OR p."group" = r."group") AND {same}
+                WHERE {which}
+                GROUP BY ALL
+            )
+        )
+    """
+
+
+MEASURED_STEPS = {
+    # 12: the ten minutes that a record overlaps, of the brokers at its ends
+    "tens": """
+        SELECT DISTINCT cluster, broker,
+            unnest(range(start // 600000000, (greatest("end", start + 1) - 1) // 600000000 + 1))
+                AS ten
+        FROM (
+            SELECT cluster, unnest([broker, found.peer]) AS broker, start, "end"
+            FROM peered WHERE found.same IS DISTINCT FROM true
+        )
+    """,
+    "full_hours": f"""
+        SELECT cluster, hour FROM (
+            SELECT b.cluster, b.broker, b.hour, count(DISTINCT t.ten) AS tens
+            FROM (
+                SELECT DISTINCT cluster, broker, epoch_us(taken_at) // {HOUR} AS hour FROM brokers
+            ) b
+            LEFT JOIN tens t ON t.cluster = b.cluster AND t.broker = b.broker
+                AND t.ten // 6 = b.hour
+            GROUP BY ALL
+        )
+        GROUP BY ALL HAVING min(tens) = 6
+    """,
+    "kinds": """
+        SELECT DISTINCT r.cluster, r.kind, r.hour
+        FROM result r JOIN full_hours f ON r.cluster = f.cluster AND r.hour = f.hour * 3600
+        WHERE r.bytes > 0
+    """,
+    "estimates": "SELECT * REPLACE (epoch(hour)::BIGINT AS hour) FROM estimated",
+    "replaced": "FROM estimates SEMI JOIN kinds USING (cluster, kind, hour)",
+    # 13
+    "estimate_parts": """
+        SELECT cluster, kind, hour, "group", topic, bytes,
+            CASE kind WHEN 'produce' THEN to_rack ELSE from_rack END AS broker_rack,
+            CASE kind WHEN 'produce' THEN from_rack END AS writer
+        FROM replaced WHERE bytes > 0
+    """,
+    "rows_to_divide": """
+        SELECT row_number() OVER () AS id, * FROM (
+            SELECT cluster, kind, hour, from_rack, to_rack,
+                CASE kind WHEN 'produce' THEN to_rack ELSE from_rack END AS broker_rack,
+                CASE kind WHEN 'consume' THEN "group" END AS "group",
+                kind = 'consume' AND groups IS NOT DISTINCT FROM 0 AS alone,
+                sum(bytes)::BIGINT AS bytes
+            FROM result SEMI JOIN kinds USING (cluster, kind, hour) GROUP BY ALL
+        )
+    """,
+    "by_rack": _divided("p.broker_rack IS NOT DISTINCT FROM r.broker_rack", "NOT r.alone"),
+    "by_hour": _divided("true", "NOT r.alone AND r.id NOT IN (SELECT id FROM by_rack)"),
+    "divided": """
+        SELECT * FROM by_rack UNION ALL SELECT * FROM by_hour UNION ALL
+        SELECT id, cluster, kind, hour, from_rack, to_rack, "group", NULL, NULL, bytes
+        FROM rows_to_divide
+        WHERE id NOT IN (SELECT id FROM by_rack) AND id NOT IN (SELECT id FROM by_hour)
+    """,
+    "measured": """
+        SELECT cluster, kind, part_group AS "group", topic,
+            CASE WHEN assumed THEN writer ELSE from_rack END AS from_rack, to_rack, hour,
+            CASE WHEN assumed THEN 'assumed' ELSE 'measured' END AS source,
+            sum(bytes)::BIGINT AS bytes
+        FROM (
+            SELECT *, kind = 'produce' AND from_rack IS NULL AND writer IS NOT NULL AS assumed
+            FROM divided
+        )
+        WHERE bytes > 0 GROUP BY ALL
+    """,
+    "hourly": """
+        SELECT * FROM estimates ANTI JOIN kinds USING (cluster, kind, hour)
+        UNION ALL
+        SELECT cluster, kind, "group", topic, from_rack, to_rack, hour, source,
+            (from_rack <> to_rack)::INT AS level, bytes, 0, 0, level * 0.02::DOUBLE,
+            bytes::DOUBLE * (level * 0.02::DOUBLE) / 1e9
+        FROM measured
+    """,
+}
+"""Name of a temporary table to its SELECT, after STEPS."""
