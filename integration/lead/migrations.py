@@ -23,17 +23,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from confluent_kafka import KafkaError
+
 from integration.support.clients import MakeClient, PartitionId
 from integration.support.collecting import new_protocol
+from integration.support.confluent import StockConfluent
 from integration.support.controllers import READY_SECONDS, RunningController, controller
 from integration.support.groups import ConsumerGroup, everything_is_read, read_again
-from integration.support.leading import UNMODIFIED_CLIENTS, LedGroup
-from integration.support.program_clients import Java
+from integration.support.leading import LedGroup
+from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
 from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RACKS = ("a", "b", "c")
+
+_CONVERTED = frozenset({KafkaError.REBALANCE_IN_PROGRESS})
+"""What librdkafka returns where brokers convert a group in a rebalance, and then joins again."""
+
+CLIENTS: dict[str, MakeClient] = {
+    "confluent-cooperative-sticky": StockConfluent("cooperative-sticky", _CONVERTED),
+    "confluent-range": StockConfluent("range", _CONVERTED),
+    "java-cooperative-sticky": Java(COOPERATIVE_STICKY),
+    "java-range": Java(RANGE),
+}
+"""Classic consumers, by client and protocol."""
 
 HOLD_SECONDS = 8.0
 """For which a phase without a change is measured."""
@@ -129,9 +143,7 @@ def migrate(
     )
     java = client.startswith("java")
     with ExitStack() as stack:
-        group = stack.enter_context(
-            ConsumerGroup(cluster, topics=[topic], client=UNMODIFIED_CLIENTS[client])
-        )
+        group = stack.enter_context(ConsumerGroup(cluster, topics=[topic], client=CLIENTS[client]))
         led = LedGroup(cluster, group, topic, partitions)
         migration = Migration(led)
         led.start(*(f"{rack}{n}" for n, rack in zip(range(members), itertools.cycle(RACKS))))
@@ -158,7 +170,7 @@ def migrate(
         with migration.phase("new protocol"):
             time.sleep(HOLD_SECONDS)
         with migration.phase("to the classic protocol"):
-            migration.restart(UNMODIFIED_CLIENTS[client])
+            migration.restart(CLIENTS[client])
         with migration.phase("until all is local"):
             if running is not None:
                 _wait_for_state(running, "leading")
@@ -197,8 +209,7 @@ def _wait_for_state(running: RunningController, state: str) -> None:
 def main() -> None:
     """Run with the arguments of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    clients = [each for each in sorted(UNMODIFIED_CLIENTS) if each.startswith(("conf", "java"))]
-    parser.add_argument("--client", choices=clients, default="confluent-cooperative-sticky")
+    parser.add_argument("--client", choices=sorted(CLIENTS), default="confluent-cooperative-sticky")
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--plain", action="store_true", help="without a controller")

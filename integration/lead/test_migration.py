@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from integration.lead.migrations import migrate
+from integration.lead.migrations import CLIENTS, migrate
 from integration.support.clients import MakeClient
 from integration.support.collecting import new_protocol
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
-    UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
     live_group,
@@ -44,7 +43,7 @@ pytestmark = pytest.mark.new_protocol
 
 PARTITIONS = 12
 REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]
-CLASSIC_CLIENT = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
+CLASSIC_CLIENT = CLIENTS["confluent-cooperative-sticky"]
 
 
 class Elections:
