@@ -20,6 +20,7 @@ import pytest
 from integration.support.collecting import librdkafka, new_protocol
 from integration.support.controllers import (
     READY_SECONDS,
+    TAKE_OVER_SECONDS,
     RunningController,
     Step,
     controller,
@@ -203,7 +204,15 @@ def test_leaders_follow_their_readers(
             "no move pays",
         )
         assert metric(running, "leader_local_bytes_per_second") > 0
-        assert 0 < metric(running, "leader_elections_last_hour") <= BOUND
+        elections = metric(running, "leader_elections_last_hour")
+        assert 0 < elections <= BOUND
+        running.stop()
+        with following(groups, tmp_path, settle="30s", rest="5s") as successor:
+            wait_until(
+                lambda: f"leader_elections_last_hour {elections}\n" in successor.metrics(),
+                TAKE_OVER_SECONDS,
+                "the elections of the former controller count",
+            )
     delete_topic(three_brokers, PENDING_REPLICAS_TOPIC)
 
 

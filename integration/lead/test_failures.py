@@ -206,34 +206,6 @@ def test_partitions_that_are_added_are_assigned(
 
 
 @pytest.mark.new_protocol
-def test_a_group_that_changes_to_the_new_protocol_is_let_go(
-    shared_three_brokers: Cluster, led: LedGroup
-) -> None:
-    with leading(shared_three_brokers, led.group.id) as leader:
-        wait_until_leading(leader)
-        led.start("a1")
-        led.settle()
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": shared_three_brokers.bootstrap_servers,
-                "group.id": led.group.id,
-                "group.protocol": "consumer",
-                "log_level": 0,
-            }
-        )
-        try:
-            consumer.subscribe([led.topic])
-            wait_until(
-                lambda: consumer.poll(0.1) is None and leader.status()[0].state == "refused",
-                TEST_TIMEOUT,
-                f"the group is let go: {leader.status()[0]}",
-            )
-            assert "brokers assign the groups of the new protocol" in leader.status()[0].reason
-        finally:
-            consumer.close()
-
-
-@pytest.mark.new_protocol
 def test_groups_that_cannot_be_led_are_refused(shared_three_brokers: Cluster) -> None:
     topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
     group = new_name("group")

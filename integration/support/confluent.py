@@ -304,6 +304,8 @@ class StockConfluent:
     """
 
     strategy: str | None
+    ignored: frozenset[int] = frozenset()
+    """Codes of errors that a poll does not raise, though the library returns them."""
 
     def __call__(self, config: MemberConfig) -> StockConfluentClient:
         own = {key: value for key, value in config.settings.items() if "." in key}
@@ -314,4 +316,4 @@ class StockConfluent:
             settings["group.protocol"] = "consumer"
             # Settings of the broker.
             del settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
-        return StockConfluentClient(confluent_kafka.Consumer(settings))
+        return StockConfluentClient(confluent_kafka.Consumer(settings), ignored=self.ignored)

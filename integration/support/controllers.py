@@ -109,6 +109,13 @@ class RunningController:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=TEST_TIMEOUT) as response:
             return str(response.read().decode())
 
+    def status(self) -> dict[str, Any]:
+        """Return the body of /status."""
+        address = self.health_address
+        with urllib.request.urlopen(f"http://{address}/status", timeout=TEST_TIMEOUT) as response:
+            status: dict[str, Any] = json.load(response)
+        return status
+
     def health(self) -> tuple[int, dict[str, Any]]:
         """Return the status and the body of /health/ready."""
         address = self.health_address

@@ -196,14 +196,22 @@ def _escape(value: object) -> str:
 
 @dataclass(frozen=True)
 class Java:
-    """Constructs Java consumers with this ``partition.assignment.strategy``."""
+    """Constructs Java consumers with this ``partition.assignment.strategy``.
 
-    strategy: str = COOPERATIVE_STICKY
+    Without a strategy they use the new consumer protocol (KIP-848).
+    """
+
+    strategy: str | None = COOPERATIVE_STICKY
 
     def __call__(self, config: MemberConfig) -> ProgramClient:
+        if self.strategy is None:
+            protocol = ["--group-protocol", "consumer"]
+        else:
+            protocol = ["--assignment-strategy", self.strategy, "--session-timeout", "10000"]
         properties = {
             "client.id": config.name,
-            "heartbeat.interval.ms": 500,
+            # A setting of the broker in the new protocol.
+            **({} if self.strategy is None else {"heartbeat.interval.ms": 500}),
             "metadata.max.age.ms": 2000,
             **({} if config.rack is None else {"client.rack": config.rack}),
             **{key: value for key, value in config.settings.items() if "." in key},
@@ -222,9 +230,8 @@ class Java:
                 *("--bootstrap-server", config.bootstrap),
                 *("--group-id", config.group_id),
                 *("--topic", ",".join(topics)),
-                *("--assignment-strategy", self.strategy),
+                *protocol,
                 *("--reset-policy", "earliest"),
-                *("--session-timeout", "10000"),
                 # Otherwise it commits after each poll, which may fail in a rebalance.
                 "--enable-autocommit",
                 "--verbose",

@@ -124,7 +124,7 @@ class Controller:
                 throttle=self._config.under_replicated.rate,
             )
             while True:
-                self._run_pass(self._reconciler, admin)
+                self._run_pass(self._reconciler, cluster)
 
     def metrics(self) -> ControllerMetrics:
         """Return the present metrics."""
@@ -222,12 +222,12 @@ class Controller:
             # The pass fails, too, as soon as it needs the lease.
             log.debug("the lease is not confirmed: %s", error)
 
-    def _run_pass(self, reconciler: Reconciler, admin: ReconnectingAdmin) -> None:
+    def _run_pass(self, reconciler: Reconciler, cluster: ControllerCluster) -> None:
         try:
             self._passes += 1
             reconciler.run_once(POLL_SECONDS)
             active = reconciler.status.active
-            self._follow(admin, active=active)
+            self._follow(cluster, active=active)
             self._lead_groups(active=active)
         except LeaseLostError as error:
             log.info("the pass ends: %s", error)
@@ -237,14 +237,15 @@ class Controller:
         else:
             self._on_success()
 
-    def _follow(self, admin: ReconnectingAdmin, *, active: bool) -> None:
+    def _follow(self, cluster: ControllerCluster, *, active: bool) -> None:
         """Move leaders while this controller is the active one."""
-        if self._follower is None:
+        follower = self._follower
+        if follower is None:
             return
         if active:
-            admin.run(self._follower.run_once)
+            cluster.admin.run(lambda admin: follower.run_once(admin, cluster))
         else:
-            self._follower.stand_by()
+            follower.stand_by()
 
     def _lead_groups(self, *, active: bool) -> None:
         """Lead the configured groups while this controller is the active one."""

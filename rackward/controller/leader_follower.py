@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from placement_core import TopicPartition
 from placement_core.locators import RackLocator, apply_locator
 from rackward.controller.config import FollowConfig
 from rackward.controller.leader_decision import (
@@ -31,6 +33,7 @@ from rackward.kafka import AdminConnection
 from rackward.kafka.groups import Group
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import ExecutionOptions, Executor, LiveCluster
+from rackward.topics.pending_replicas import ElectionTimes
 
 STALL_SECONDS = 30.0
 RATES_SECONDS = 60.0
@@ -66,15 +69,35 @@ class FollowStatus:
         }
 
 
+class Records(Protocol):
+    """Where controllers keep their elections, see `ControllerCluster`."""
+
+    @property
+    def elections(self) -> ElectionTimes | None:
+        """The elections of all controllers; None if there is no record."""
+
+    def write(self, records: Collection[ElectionTimes]) -> None:
+        """Write the record of elections. Raises RackwardError."""
+
+
 class LeaderFollower:
-    """The leaders of one controller's cluster. ``clock`` counts monotonic seconds."""
+    """The leaders of one controller's cluster.
+
+    ``clock`` counts monotonic seconds, ``wall_clock`` seconds since 1970.
+    """
 
     def __init__(
-        self, config: FollowConfig, locator: RackLocator, clock: Callable[[], float]
+        self,
+        config: FollowConfig,
+        locator: RackLocator,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._config, self._locator, self._clock = config, locator, clock
+        self._wall_clock = wall_clock
         self.status = FollowStatus()
         self._history = History()
+        self._elections: ElectionTimes | None = None
         self.stand_by()
 
     def stand_by(self) -> None:
@@ -86,19 +109,29 @@ class LeaderFollower:
         self._logged: Waiting | None = None
         self.status = replace(self.status, decision=None)
 
-    def run_once(self, admin: AdminConnection) -> Decision | None:
+    def run_once(self, admin: AdminConnection, records: Records) -> Decision | None:
         """Decide and move leaders, if it is time to; return the decision.
 
-        Raises RackwardError: also what the guard of ``admin`` raises, between two changes.
+        The elections of former controllers count. Raises RackwardError: also what the guard of
+        ``admin`` raises, between two changes.
         """
         if self._clock() < self._next:
             return None
         cpu = time.process_time()
+        elections = records.elections
+        if elections is not None and elections != self._elections:
+            # Another controller was active before, or in between.
+            self._elections = elections
+            self._history = replace(self._history, elected=self._read(elections))
         now = self._observe(admin)
         self._history = self._history.observed(now, self._config)
         decision = decide(now, self._history, self._config)
         # Before the moves, each of which may have been made when an error ends them.
-        self._history = self._history.after(decision, now.at)
+        history = self._history.after(decision, now.at)
+        if decision.moves:
+            self._elections = self._record(history)
+            records.write([self._elections])
+        self._history = history
         self.status = FollowStatus(
             decision,
             self._history.elections(now.at),
@@ -113,6 +146,31 @@ class LeaderFollower:
             for tp, reason in {**result.failed, **result.wrong_leader}.items():
                 log.warning("leaders: %s-%d: %s", *tp, reason)
         return decision
+
+    def _read(self, elections: ElectionTimes) -> tuple[tuple[float, TopicPartition], ...]:
+        """Return elections with times of this process's clock."""
+        now, wall = self._clock(), self._wall_clock()
+        return tuple(
+            # The clock of another machine may be ahead.
+            (now - max(0.0, wall - at), TopicPartition(topic, number))
+            for at, topics in elections.elected
+            for topic, numbers in topics.items()
+            for number in numbers
+        )
+
+    def _record(self, history: History) -> ElectionTimes:
+        """Return the record of the elections that still count."""
+        ahead = self._wall_clock() - self._clock()
+        times: dict[float, dict[str, list[int]]] = {}
+        for at, tp in history.elected:
+            topics = times.setdefault(round(at + ahead, 3), {})
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        return ElectionTimes(
+            tuple(
+                (at, {topic: tuple(numbers) for topic, numbers in topics.items()})
+                for at, topics in sorted(times.items())
+            )
+        )
 
     def _observe(self, admin: AdminConnection) -> Observation:
         reading = read_cluster(admin, self._config.groups, lambda _: None)

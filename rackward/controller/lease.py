@@ -65,6 +65,7 @@ from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.topics.pending_replicas import (
     CONTROLLER_GROUP,
     PENDING_REPLICAS_TOPIC,
+    ElectionTimes,
     PendingReplicas,
     PendingReplicasReader,
     PendingReplicasWriter,
@@ -181,6 +182,11 @@ class Lease:
         with self._lock:
             return dict(self._reader.records)
 
+    @property
+    def elections(self) -> ElectionTimes | None:
+        """The elections that were read since the lease was given; None if there is no record."""
+        return self._reader.elections
+
     def poll(self, seconds: float) -> None:
         """Read more records, for this long. Raises AdminError.
 
@@ -252,10 +258,16 @@ class Lease:
                 raise wrap(operation, error, **_ACLS) from error
             return self.ready
 
-    def update(self, records: Iterable[PendingReplicas], deleted: Iterable[str]) -> None:
+    def update(
+        self, records: Iterable[PendingReplicas | ElectionTimes], deleted: Iterable[str]
+    ) -> None:
         """Apply what this controller has just written, before it is read back."""
         with self._lock:
-            self._reader.records.update((record.key, record) for record in records)
+            for record in records:
+                if isinstance(record, ElectionTimes):
+                    self._reader.elections = record
+                else:
+                    self._reader.records[record.key] = record
             for key in deleted:
                 self._reader.records.pop(key, None)
 
@@ -410,7 +422,16 @@ class ControllerCluster:
             lambda admin: ReplicationThrottle(admin).remove(keep=read_reassignments(admin))
         )
 
-    def write(self, records: Collection[PendingReplicas], deleted: Collection[str] = ()) -> None:
+    @property
+    def elections(self) -> ElectionTimes | None:
+        """See `Lease.elections`."""
+        return self._lease.elections
+
+    def write(
+        self,
+        records: Collection[PendingReplicas | ElectionTimes],
+        deleted: Collection[str] = (),
+    ) -> None:
         """Write records, and delete those with the keys ``deleted``; the lease has them then."""
         if self._writer is None:
             # No record is sent later than the session timeout after the lease was confirmed.

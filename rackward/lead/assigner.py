@@ -145,6 +145,11 @@ class GroupAssigner:
         """Note that another member leads: what members can own is not known from then on."""
         self._ownership = None
 
+    def forget(self) -> None:
+        """Forget who owned what: the group has been assigned elsewhere since."""
+        self._ownership = None
+        self.previous = PreviousAssignment()
+
     def on_revocation_timeout(self) -> None:
         """Note that members did not revoke in time, in a group that was stable."""
         if self._ownership is not None:

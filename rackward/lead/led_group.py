@@ -50,6 +50,7 @@ from rackward.lead.protocols import (
     PreviousAssignment,
     ProtocolStrategy,
     RawMember,
+    client_id_of,
     listed_protocols,
     why_refused,
 )
@@ -273,8 +274,7 @@ class LedGroup:
             await self._keep_membership()
             return 0.0 if self._join_reason is not None else HEARTBEAT_SECONDS
         except _Refused as refused:
-            self._set(REFUSED, str(refused))
-            await self._step_aside()
+            await self._let_go(str(refused))
             return OUTSIDE_SECONDS
         except kafka_errors.RebalanceInProgressError:
             self._join_reason = "the group rebalances"
@@ -368,10 +368,10 @@ class LedGroup:
             self._warn_at = SLOW_REBALANCE_SECONDS
             self.status = replace(self.status, rebalancing_since=datetime.now(UTC))
 
-    def _set(self, state: str, reason: str = "") -> None:
+    def _set(self, state: str, reason: str = "", level: int = logging.INFO) -> None:
         if (state, reason) != (self.status.state, self.status.reason):
             because = f" reason={sanitize(reason, 300)}" if reason else ""
-            self._log(logging.INFO, "state=%s%s", state, because)
+            self._log(level, "state=%s%s", state, because)
         if state != self.status.state:
             self.status = replace(self.status, since=datetime.now(UTC))
         since = self.status.rebalancing_since if state in (JOINING, REBALANCING) else None
@@ -379,6 +379,20 @@ class LedGroup:
 
     def _log(self, level: int, message: str, *values: object) -> None:
         log.log(level, f"group=%s {message}", sanitize(self.group), *values)
+
+    async def _let_go(self, reason: str) -> None:
+        """Leave a group that cannot be led, or not any more: it has changed to the new protocol.
+
+        With this member in it, such a group would stay mixed, and become a classic one again when
+        its last consumer leaves. What is known of it is out of date when it can be led again.
+        """
+        self._set(REFUSED, reason, logging.WARNING if self._member.id else logging.INFO)
+        await self._step_aside()
+        self._in_use = self._removed = self._alone_until = self._offsets = None
+        self._complete, self._names = Counter(), {}
+        self._take_over = replace(self._take_over, attempts=0)
+        self._assigner.forget()
+        self.status = replace(self.status, missing=())
 
     async def _step_aside(self) -> None:
         """Leave the group, and join it again later."""
@@ -538,7 +552,7 @@ class LedGroup:
         encoded = nothing | encode_assignment(result.assigned) | {self._member.id: LEADER_MARKER}
         await self._member.sync(encoded)
         self._others = {member.id: member.instance_id for member in others}
-        present = _stable_names(self._others)
+        present = self._stable_names(self._others)
         missing = tuple((self._complete - present).elements())
         if not result.withheld:
             self._complete = present
@@ -606,7 +620,7 @@ class LedGroup:
         if self._removed is None:
             return
         removed_at, expected = self._removed
-        if _stable_names(self._others) >= expected:
+        if self._stable_names(self._others) >= expected:
             seconds = time.monotonic() - removed_at
             self._log(
                 logging.INFO, "taken over: members=%d seconds=%.1f", len(self._others), seconds
@@ -671,7 +685,7 @@ class LedGroup:
             take_overs=self.status.take_overs + 1,
             cool_down_until=datetime.now(UTC) + cool_down,
         )
-        self._removed = now, _stable_names(self._others)
+        self._removed = now, self._stable_names(self._others)
         self._complete = self._removed[1]
         self._log(
             logging.WARNING,
@@ -718,7 +732,13 @@ class LedGroup:
         )
         self.status = replace(self.status, metrics=self._assigner.metrics)
 
+    def _stable_names(self, members: Mapping[str, str | None]) -> Counter[str]:
+        """Return what members have in common before and after they rejoin, and how often.
 
-def _stable_names(members: Mapping[str, str | None]) -> Counter[str]:
-    """Return what ids of members have in common before and after they rejoin, and how often."""
-    return Counter(instance_id or member_id[:-37] for member_id, instance_id in members.items())
+        The id of a member that joined while the group was of the new protocol has no client id.
+        """
+        clients = {member_id: name for member_id, (name, _) in self._names.items()}
+        return Counter(
+            instance_id or clients.get(member_id) or client_id_of(member_id)
+            for member_id, instance_id in members.items()
+        )

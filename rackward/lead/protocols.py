@@ -151,7 +151,8 @@ _PLAN = "rackward leaders plan moves leaders to its members"
 
 _REFUSED_KINDS = {
     GroupKind.CONSUMER: (
-        "brokers assign the groups of the new protocol (group.protocol=consumer); {plan}"
+        "brokers assign the groups of the new protocol (group.protocol=consumer), and it is led"
+        " once it is a classic group; {plan}"
     ),
     GroupKind.SHARE: "brokers assign share groups; {plan}",
     GroupKind.STREAMS: "brokers assign the tasks of streams groups; {plan}",

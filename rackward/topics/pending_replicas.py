@@ -9,6 +9,9 @@ member of the controllers' consumer group reads all of it.
 Whoever may write the topic asks the controller to use its rights, so a record is limited: no
 internal topics, at most MAX_REPLICATION_FACTOR replicas, MAX_PARTITIONS in all records together;
 and what it asks for is checked against the cluster (`rackward.controller.reconcile.is_safe`).
+
+One more record, `ElectionTimes`, tells the next controller which leaders have moved in the last
+hour.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ MAX_PARTITIONS = 1_000_000
 """The highest partition number, and the most partitions in all records together."""
 MAX_REPLICATION_FACTOR = 16
 MAX_OFFLINE_REPLICAS = 1000
+ELECTIONS_KEY = "elections"
+"""The key of the record of elections. Those of pending replicas have a slash."""
 INTERNAL_PREFIX = "__"
 """Brokers' own topics begin with it, such as ``__consumer_offsets``."""
 
@@ -108,6 +113,40 @@ class PendingReplicas:
     def record(self) -> bytes:
         """Return the value of the record."""
         return msgspec.json.encode(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionTimes:
+    """When the controllers moved leaders of which partitions.
+
+    Written to the topic as JSON, under ELECTIONS_KEY.
+
+    elected
+        Each time, in seconds since 1970, with the numbers of the partitions by topic.
+    """
+
+    elected: tuple[tuple[float, Mapping[str, tuple[_Partition, ...]]], ...] = ()
+    version: Literal[1] = 1
+
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return ELECTIONS_KEY
+
+    def record(self) -> bytes:
+        """Return the value of the record."""
+        return msgspec.json.encode(self)
+
+
+def parse_elections(value: bytes) -> ElectionTimes:
+    """Return the elections in a record. Raises InvalidRecordError."""
+    try:
+        return msgspec.json.decode(value, type=ElectionTimes)
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidRecordError(
+            f"record {ELECTIONS_KEY} of {PENDING_REPLICAS_TOPIC} is not valid "
+            f"({type(error).__name__}): elections are counted from 0"
+        ) from error
 
 
 def parse_record(
@@ -252,11 +291,13 @@ def _check_compacted(admin: AdminConnection) -> None:
 class PendingReplicasReader:
     """The records of the topic, by key: each record replaces the one before with its key.
 
-    ``invalid`` are the records that could not be parsed, key to reason; they count as absent.
+    ``elections`` is the record of these. ``invalid`` are the records that could not be parsed, key
+    to reason; they count as absent.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, PendingReplicas] = {}
+        self.elections: ElectionTimes | None = None
         self.invalid: dict[bytes, str] = {}
         self._sizes: dict[str, int] = {}
         self._partitions = 0
@@ -267,9 +308,14 @@ class PendingReplicasReader:
         self.invalid.pop(key or b"", None)
         self.records.pop(name, None)
         self._partitions -= self._sizes.pop(name, 0)
+        if name == ELECTIONS_KEY:
+            self.elections = None
         if value is None:
             return
         try:
+            if name == ELECTIONS_KEY:
+                self.elections = parse_elections(value)
+                return
             record = parse_record(key, value, MAX_PARTITIONS - self._partitions)
             self.records[name] = record
             self._sizes[name] = len(record.partitions)
@@ -323,7 +369,9 @@ class PendingReplicasWriter:
     def __init__(self, properties: Mapping[str, object], timeout: float) -> None:
         self._producer = ReliableProducer(properties, PENDING_REPLICAS_TOPIC, timeout)
 
-    def write(self, records: Iterable[PendingReplicas], deleted: Collection[str] = ()) -> None:
+    def write(
+        self, records: Iterable[PendingReplicas | ElectionTimes], deleted: Collection[str] = ()
+    ) -> None:
         """Write the records, and delete those with the keys ``deleted``.
 
         Returns once all in-sync replicas have them. Raises AdminError; some may be written then.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from rackward.kafka import AdminError, ClusterState
 from rackward.kafka.groups import Group, GroupMember, ListedGroup
 from rackward.kafka.tolerant_reader import Logs
 from rackward.reassignment import BatchLimits, ExecutionOptions, Executor
+from rackward.topics.pending_replicas import ElectionTimes, parse_elections
 from tests.support.simulated_cluster import SimulatedCluster, cluster_state
 
 ROWS = [(0, 2, 4), (2, 4, 0), (4, 0, 2), (1, 3, 5), (3, 5, 1), (5, 1, 3)] * 4
@@ -94,16 +95,39 @@ def test_moves_that_were_not_elected_are_completed_by_the_next() -> None:
         assert cluster.partitions[move.partition].leader == move.after[0]
 
 
+@dataclass
+class FakeRecords:
+    """The record of elections; writing fails with ``error``."""
+
+    elections: ElectionTimes | None = None
+    error: Exception | None = None
+
+    def write(self, records: Collection[ElectionTimes]) -> None:
+        if self.error is not None:
+            raise self.error
+        (record,) = records
+        self.elections = parse_elections(record.record())
+
+
 class Following:
     """A LeaderFollower of a simulated cluster, on whose topic a group reads and a member of
-    another one may."""
+    another one may. Its clock began ``booted`` seconds after 1970."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        records: FakeRecords | None = None,
+        booted: float = 1e9,
+        **limits: Any,
+    ) -> None:
+        self.records = records or FakeRecords()
         self.now, self.state = 0.0, cluster_state({"orders": ROWS})
         self.groups = [classic_group("g", "a"), classic_group("h", "b")]
         self.written = 0
-        config = FollowConfig(("*",), settle=10.0)
-        self.follower = LeaderFollower(config, MetadataLocator(), lambda: self.now)
+        config = FollowConfig(("*",), settle=10.0, **limits)
+        self.follower = LeaderFollower(
+            config, MetadataLocator(), lambda: self.now, lambda: booted + self.now
+        )
         monkeypatch.setattr(leader_follower, "read_cluster", lambda *_: self.reading())
         monkeypatch.setattr(leader_follower, "read_sample", lambda *_: self.sample())
         monkeypatch.setattr(leader_follower, "Executor", self.execute)
@@ -129,7 +153,7 @@ class Following:
     def run(self, at: float) -> Any:
         """Return what the decision at this time waits for, or the number of moves."""
         self.now = at
-        decision = self.follower.run_once(cast("Any", None))
+        decision = self.follower.run_once(cast("Any", None), self.records)
         return decision and (decision.waiting or len(decision.moves))
 
 
@@ -189,3 +213,45 @@ def test_reading_waits_in_proportion_to_its_cpu(monkeypatch: pytest.MonkeyPatch)
     assert following.run(0.0) is Waiting.SETTLING
     assert following.run(9.9) is None
     assert following.run(10.1) is not None
+
+
+def test_elections_count_over_a_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next controller has another clock, and keeps the bound per hour and the rest."""
+    first = Following(monkeypatch)
+    first.run(0.0)
+    moved = first.run(10.0)
+    second = Following(monkeypatch, first.records, 1e9 - 5000.0, elections_per_hour=moved + 2)
+    second.state = first.state
+    second.groups = [classic_group("g", "c"), classic_group("h", "b")]
+    assert second.run(5020.0) is Waiting.SETTLING
+    assert second.follower.status.elections == moved
+    assert second.run(5030.0) == 2
+    assert second.follower.status.elections == moved + 2
+    assert second.run(5100.0) in (Waiting.ELECTIONS, Waiting.RESTING)
+    # The first one is active again, and the elections of the second count.
+    first.state, first.groups = second.state, second.groups
+    first.follower.stand_by()
+    first.run(200.0)
+    assert first.follower.status.elections == moved + 2
+
+
+def test_leaders_do_not_move_unless_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following(monkeypatch)
+    following.run(0.0)
+    before, following.records.error = following.state, LeaseLostError("lost")
+    with pytest.raises(LeaseLostError):
+        following.run(10.0)
+    assert following.state == before
+    following.records.error = None
+    assert following.run(11.0) == following.follower.status.elections > 0
+
+
+def test_a_clock_that_was_ahead_delays_for_an_hour_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead = ElectionTimes(((2e9, {"orders": tuple(range(24))}),))
+    following = Following(monkeypatch, FakeRecords(ahead), min_rate=1.0, elections_per_hour=24)
+    following.run(0.0)
+    assert following.run(10.0) is Waiting.RESTING
+    assert following.run(3599.0) is Waiting.ELECTIONS
+    assert isinstance(following.run(3600.0), int)

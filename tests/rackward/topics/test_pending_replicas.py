@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from placement_core import TopicPartition
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.topics.pending_replicas import (
+    ELECTIONS_KEY,
+    ElectionTimes,
     InvalidRecordError,
     PendingReplicas,
     PendingReplicasReader,
@@ -141,6 +143,16 @@ def test_an_invalid_record_deletes_the_earlier_one() -> None:
     reader.apply(b"t/i", b"{}")
     assert reader.records == {}
     assert "is not valid" in reader.invalid[b"t/i"]
+
+
+def test_the_record_of_elections_is_apart() -> None:
+    reader = PendingReplicasReader()
+    elections = ElectionTimes(((1e9, {"t": (0, 2)}), (1e9 + 0.125, {"t": (1,), "u": (0,)})))
+    reader.apply(ELECTIONS_KEY.encode(), elections.record())
+    assert (reader.elections, reader.records, reader.invalid) == (elections, {}, {})
+    reader.apply(ELECTIONS_KEY.encode(), b'{"elected": 1}')
+    assert reader.elections is None
+    assert "counted from 0" in reader.invalid[ELECTIONS_KEY.encode()]
 
 
 def test_missing_replicas_are_shown_as_placeholders() -> None:
