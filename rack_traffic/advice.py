@@ -91,6 +91,27 @@ class AdvisedGroup(Protocol):
         """The member of ``rackward lead`` that assigns it; None if another one does."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberClient:
+    """A member of a snapshot; the fields are those of AdvisedMember."""
+
+    id: str
+    client_id: str
+    host: str = ""
+    can_send_rack: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientGroup:
+    """A group of snapshots, which do not tell whether ``rackward lead`` leads it."""
+
+    id: str
+    type: str
+    protocol: str
+    members: tuple[MemberClient, ...]
+    leader: str | None = None
+
+
 # ---- Clients and assignors.
 
 

@@ -44,8 +44,9 @@ class Traffic:
 
     @property
     def crossing_share(self) -> float | None:
-        """Return the share of crossing bytes in those with known racks; None if there are none."""
-        return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
+        """Return the share of crossing bytes in all bytes; None if no rack is known."""
+        known = self.local_bytes + self.crossing_bytes
+        return share(self.crossing_bytes, self.bytes) if known else None
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
@@ -178,8 +179,8 @@ class ScenarioTotal:
 
     @property
     def crossing_share(self) -> float | None:
-        """Return the share of crossing bytes in those with known racks; None if there are none."""
-        return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
+        """Return the share of crossing bytes in all bytes; None if no rack is known."""
+        return Traffic(self.local_bytes, self.crossing_bytes, self.unknown_bytes).crossing_share
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,12 +165,7 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
         "cluster": [cluster_index[each.cluster] for each in groups],
         "bytes": [each.traffic.bytes for each in groups],
         "crossing": [_digits(each.traffic.crossing_share) for each in groups],
-        "crossing_after": [
-            None
-            if each.change is None or each.change.locality_after is None
-            else _digits(1 - each.change.locality_after)
-            for each in groups
-        ],
+        "crossing_after": [_digits(_crossing_after(each)) for each in groups],
         "now": [_digits(each.cost_per_month) for each in groups],
         "after": [
             None if each.change is None else _digits(each.change.cost_per_month_after)
@@ -189,6 +184,15 @@ def _change(each: GroupTotal) -> str:
     if each.change is None:
         return _NOT_COMPUTED
     return each.change.text or _NO_CHANGE
+
+
+def _crossing_after(each: GroupTotal) -> float | None:
+    """Return the share of all bytes that cross after the change; None if it is unknown."""
+    if each.change is None or each.change.locality_after is None or not each.traffic.bytes:
+        return None
+    # The locality is that of the bytes with known racks.
+    known = 1 - each.traffic.unknown_bytes / each.traffic.bytes
+    return (1 - each.change.locality_after) * known
 
 
 def _digits(value: float | None) -> float | None:
@@ -346,10 +350,9 @@ def _producers(summary: Summary) -> str:
 def _basis(summary: Summary) -> str:
     """Return how many bytes crossed, and the time from which a month is extrapolated."""
     consumed = summary.consumed
-    known = consumed.local_bytes + consumed.crossing_bytes
     hours = _measured_hours(summary)
     crossing = wording.bytes_text(consumed.crossing_bytes)
-    text = f"{crossing} of {wording.bytes_text(known)} that groups read crossed"
+    text = f"{crossing} of {wording.bytes_text(consumed.bytes)} that groups read crossed"
     if summary.cost_per_month_now is None:
         return f"{text} in {wording.hours_text(hours)}."
     return f"{text} in this period. A month is extrapolated from {wording.hours_text(hours)}."

@@ -18,6 +18,7 @@ from rack_traffic.report.model import (
     HourTotal,
     PairTotal,
     RejectedRows,
+    ScenarioTotal,
     Summary,
     Traffic,
 )
@@ -194,6 +195,16 @@ def test_the_key_figures_are_at_the_top() -> None:
         *("900 B of 1.00 kB", "extrapolated from 2 days", "UTC"),
     ):
         assert each in " ".join(top.split()), each
+
+
+def test_what_crosses_is_one_percentage_of_all_bytes() -> None:
+    """Half of the bytes have no rack: 15 of 100 cross, not 30 % of the rest."""
+    traffic = Traffic(35, 15, 50, cost=1.0)
+    current = ScenarioTotal("as_is", 1, 0, 20.0, 35, 15, 50, 0, 0)
+    page = page_of(summary_of(group("g", traffic, change(5.0)), scenarios=(current,)))
+    assert page.count("15.0 %") + page.count("15.0\u00a0%") >= 3
+    assert "30.0" not in page
+    assert "(the racks of 50.0\u00a0% are unknown)" in page
 
 
 def test_the_page_of_ten_thousand_groups_is_small() -> None:
