@@ -362,8 +362,8 @@ def mapping_step(hosts: Sequence[str], racks: Sequence[str], mapping: str | None
     pairs = [*([mapping] if mapping else []), *(f"{host}=RACK" for host in hosts or ("HOST",))]
     return NextStep(
         StepKind.MAP_HOSTS,
-        f"without a change of clients, give commands the racks of their hosts "
-        f"({rack_names(racks)}); a network such as 10.0.1.0/24 will do",
+        "or leave clients as they are, and give commands the racks of their hosts "
+        f"({rack_names(racks)}), one by one or as networks (10.0.1.0/24)",
         (f"--mapping {shlex.quote(','.join(pairs))}",),
     )
 
@@ -391,8 +391,8 @@ def rackless_steps(
     return (
         NextStep(
             StepKind.SET_CLIENT_RACK,
-            f"{subject} no rack, so that nothing is known of what they read: set the rack of each "
-            f"member to the broker.rack of its host ({rack_names(racks)})",
+            f"{subject} no rack, so what crosses is unknown: set the rack of each member to the "
+            f"broker.rack of its host ({rack_names(racks)})",
             tuple(lines),
         ),
         mapping_step(hosts, racks, mapping),

@@ -168,6 +168,7 @@ RANKING: Columns = {
     "saving_per_month": DOUBLE,
     "locality_now": DOUBLE,
     "locality_after": DOUBLE,
+    "unknown_now": DOUBLE,
     "scenario": TEXT,
     "change": TEXT,
 }
@@ -177,7 +178,8 @@ RANKING: Columns = {
 saving; ``change`` is that of WHAT_IF. A leader layout is recommended to all groups of a
 ``layout_group`` or to none, so that all changes of the table can be made, and their savings be
 added. ``hours`` is as in WHAT_IF: months that are extrapolated from less than a day are rough.
-Localities are shares of the bytes whose racks are known, null if there are none."""
+Localities are shares of all bytes, null if no rack is known; ``unknown_now`` is the share of the
+bytes of which a rack is unknown."""
 
 REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
 """A snapshot row that is invalid, as JSON, and the reason."""

@@ -115,7 +115,7 @@ class HourTotal:
 class Change:
     """The recommended change for a group, and its effect on the cost per month.
 
-    Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group's
+    Localities are shares of all bytes, None if no rack is known. ``shared_topics`` of the group's
     topics have other groups too; groups whose topics' leaders are laid out together have one
     ``layout_group``, which is empty if it is unknown. Costs are extrapolated from ``hours`` hours
     of measurements.

@@ -190,9 +190,8 @@ def _crossing_after(each: GroupTotal) -> float | None:
     """Return the share of all bytes that cross after the change; None if it is unknown."""
     if each.change is None or each.change.locality_after is None or not each.traffic.bytes:
         return None
-    # The locality is that of the bytes with known racks.
-    known = 1 - each.traffic.unknown_bytes / each.traffic.bytes
-    return (1 - each.change.locality_after) * known
+    unknown = each.traffic.unknown_bytes / each.traffic.bytes
+    return max(0.0, 1 - each.change.locality_after - unknown)
 
 
 def _digits(value: float | None) -> float | None:

@@ -26,7 +26,12 @@ def ranking(what_if: DataFrame) -> DataFrame:
     of_group = Window.partitionBy(*_GROUP)
     is_now = F.col("scenario") == "as_is"
     now = F.max(
-        F.when(is_now, F.struct("cost_per_month", "local_bytes", "crossing_bytes", "assignor"))
+        F.when(
+            is_now,
+            F.struct(
+                "cost_per_month", "local_bytes", "crossing_bytes", "unknown_bytes", "assignor"
+            ),
+        )
     )
     compared = candidates.withColumns(
         {
@@ -51,8 +56,9 @@ def ranking(what_if: DataFrame) -> DataFrame:
         F.col("now.cost_per_month").alias("cost_per_month_now"),
         F.col("cost_per_month").alias("cost_per_month_after"),
         (F.col("now.cost_per_month") - F.col("cost_per_month")).alias("saving_per_month"),
-        _locality(F.col("now.local_bytes"), F.col("now.crossing_bytes")).alias("locality_now"),
-        _locality(F.col("local_bytes"), F.col("crossing_bytes")).alias("locality_after"),
+        _locality("now.").alias("locality_now"),
+        _locality("").alias("locality_after"),
+        (F.col("now.unknown_bytes") / F.nullif(_bytes("now."), F.lit(0))).alias("unknown_now"),
         "scenario",
         "change",
     )
@@ -115,5 +121,14 @@ def _effort() -> Column:
     )
 
 
-def _locality(local: Column, crossing: Column) -> Column:
-    return local / F.nullif(local + crossing, F.lit(0))
+def _locality(prefix: str) -> Column:
+    """Return the share of local bytes in all bytes; null if no rack is known."""
+    local, crossing = (F.col(f"{prefix}{name}_bytes") for name in ("local", "crossing"))
+    return F.when(local + crossing > 0, local / _bytes(prefix))
+
+
+def _bytes(prefix: str) -> Column:
+    local, crossing, unknown = (
+        F.col(f"{prefix}{name}_bytes") for name in ("local", "crossing", "unknown")
+    )
+    return local + crossing + unknown

@@ -208,6 +208,8 @@ def show_report(report: AuditReport, console: Console) -> None:
     for step in report.steps:
         if wide or step.kind not in RACK_STEPS:
             _print_step(step.text, step, console)
+    for right in rights(report.groups):
+        console.print(f"Rights: {right}")
     console.print()
     counts = Counter(finding.severity for finding in report.findings)
     if counts:
@@ -423,8 +425,6 @@ def _print_steps(report: AuditReport, console: Console) -> None:
     if len(rows) > MAX_STEPS:
         more = format_count(len(rows) - MAX_STEPS, "more group")
         console.print(f"Steps for {more}: use --html or --json")
-    for right in rights(rows):
-        console.print(f"Rights: {right}")
 
 
 def rights(rows: Iterable[GroupAudit]) -> list[str]:
@@ -459,7 +459,7 @@ def show_groups(report: AuditReport, console: Console) -> None:
 
 def _list_table(report: AuditReport, *, wide: bool) -> Table:
     currency = Currency(report.currency)
-    figures = (
+    figures: tuple[str, ...] = (
         *("members", "partitions", "local", "off rack", "unknown"),
         *("local share", "across a day", "cost a month"),
     )
@@ -470,7 +470,7 @@ def _list_table(report: AuditReport, *, wide: bool) -> Table:
     else:
         figures = (
             "mem-\nbers", "parti-\ntions", "lo-\ncal", "off\nrack", "un-\nknown",
-            "local\nshare", "across\na day", "cost\na month",
+            "across\na day", "cost\na month",
         )  # fmt: skip
         name = Column("group\nclient, assignor", ratio=1, overflow="fold")
         shown = table(name, *map(number, figures), expand=True)
@@ -483,7 +483,7 @@ def _list_table(report: AuditReport, *, wide: bool) -> Table:
                 f"{row.now.local:,}",
                 f"{row.now.off_rack:,}",
                 f"{row.now.unknown_partitions:,}",
-                locality(row, row.now),
+                *((locality(row, row.now),) if wide else ()),
                 bytes_a_day(row.now.crossing),
                 cost(row.now, currency),
             )

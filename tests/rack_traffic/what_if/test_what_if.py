@@ -382,6 +382,7 @@ def test_tables_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -
     assert first["interval_start"].timestamp() == BEGIN.timestamp() + 3600
     assert first["saving_per_month"] == pytest.approx(4 * 0.02 * HOURS_PER_MONTH * 6)
     assert (first["locality_now"], first["locality_after"]) == (0.0, 1.0)
+    assert first["unknown_now"] == 0.0
     assert first["change"] == "run rackward lead: rackward lead bad --take-over remove"
 
 
@@ -402,6 +403,17 @@ def scenario_row(group: str, scenario: str, cost: float, layout_group: str) -> d
         "leader_moves": int(group == layout_group),
         "change": f"change for {scenario}",
     }
+
+
+def test_localities_are_shares_of_all_bytes(spark: SparkSession) -> None:
+    sizes = {"local_bytes": 20, "crossing_bytes": 30, "unknown_bytes": 50}
+    nothing = {"unknown_bytes": 50}
+    rows = [scenario_row("g", "as_is", 1.0, "g") | sizes]
+    rows.append(scenario_row("h", "as_is", 0.0, "h") | nothing)
+    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
+    ranked = {row["group"]: row for row in ranking(spark.createDataFrame(table, WHAT_IF)).collect()}
+    assert (ranked["g"]["locality_now"], ranked["g"]["unknown_now"]) == (0.2, 0.5)
+    assert (ranked["h"]["locality_now"], ranked["h"]["unknown_now"]) == (None, 1.0)
 
 
 def test_leader_layout_is_for_all_sharing_groups_or_none(
