@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -150,10 +151,11 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
     """Return the table of groups by column, which is small in JSON: name to a value per group.
 
     Clusters, changes and reliability levels are indexes into ``clusters``, ``changes`` and
-    ``levels``; unknown values are null.
+    ``levels``; unknown values are null. In ``changes``, ``{group}`` stands for the group's name.
     """
     clusters = sorted({each.cluster for each in groups})
-    changes = sorted({_change(each) for each in groups})
+    texts = [_change(each) for each in groups]
+    changes = sorted(set(texts))
     cluster_index = {name: index for index, name in enumerate(clusters)}
     change_index = {text: index for index, text in enumerate(changes)}
     levels = list(LEVEL_NAMES)
@@ -175,7 +177,7 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
             None if each.change is None else _digits(each.change.saving_per_month)
             for each in groups
         ],
-        "change": [change_index[_change(each)] for each in groups],
+        "change": [change_index[text] for text in texts],
         "reliability": [levels.index(reliability_of(each.traffic).level) for each in groups],
     }
 
@@ -183,7 +185,9 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
 def _change(each: GroupTotal) -> str:
     if each.change is None:
         return _NOT_COMPUTED
-    return each.change.text or _NO_CHANGE
+    # Commands have the group's name, as a word of its own.
+    name = rf"(?<![\w.-]){re.escape(each.group)}(?![\w.-])"
+    return re.sub(name, "{group}", each.change.text) or _NO_CHANGE
 
 
 def _crossing_after(each: GroupTotal) -> float | None:

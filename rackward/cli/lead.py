@@ -236,13 +236,14 @@ def missing_groups(admin: AdminConnection, names: Collection[str], seconds: floa
     Raises AdminError.
     """
     deadline = time.monotonic() + seconds
-    while True:
+    while names:
         brokers = read_state(admin, (), reassignments=False).view.racks()
         listed = {each.id for each in list_matching_groups(admin, brokers, names)}
         missing = sorted({*names} - listed)
         if not missing or time.monotonic() > deadline:
             return missing
         time.sleep(POLL_SECONDS)
+    return []
 
 
 def check_exist(missing: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -22,7 +23,7 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.report.page import PageOptions, render_page
+from rack_traffic.report.page import PageOptions, group_columns, render_page
 from tests.support.traffic_report import NOW, change, group, scenario, summary_of
 from tests.support.traffic_report import SUMMARY_START as START
 
@@ -208,6 +209,13 @@ def test_what_crosses_is_one_percentage_of_all_bytes() -> None:
 
 
 def test_the_page_of_ten_thousand_groups_is_small() -> None:
-    groups = [group(f"team-{n}-consumer", Traffic(n, n), change(1.0)) for n in range(10_000)]
+    names = [f"team-{n}-consumer" for n in range(10_000)]
+    lead = [f"run rackward lead: rackward lead {name} --take-over remove" for name in names]
+    groups = [
+        group(name, Traffic(n, n), replace(change(1.0), text=lead[n]))
+        for n, name in enumerate(names)
+    ]
+    columns = group_columns(groups)
+    assert columns["changes"] == ["run rackward lead: rackward lead {group} --take-over remove"]
     text = page_of(summary_of(*groups))
     assert len(text.encode()) < 1_500_000
