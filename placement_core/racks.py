@@ -39,6 +39,18 @@ def parse_rack(rack: object) -> RackPath | None:
     return tuple(level for level in rack.split("/") if level) or None
 
 
+def is_off_rack(source: object, reader: object) -> bool | None:
+    """Return whether a partition is read from another rack than the reader's.
+
+    None, which is neither across racks nor local, if one of the two racks is unknown.
+
+    >>> is_off_rack("a", "b"), is_off_rack("/a", "a"), is_off_rack("a", None)
+    (True, False, None)
+    """
+    one, other = parse_rack(source), parse_rack(reader)
+    return None if one is None or other is None else one != other
+
+
 def common_levels(one: RackPath, other: RackPath) -> int:
     """Return how many levels two racks share, counted from the widest."""
     shared = 0

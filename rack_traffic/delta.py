@@ -110,7 +110,9 @@ def overwrite_once(rows: DataFrame, path: str, writer: str, number: int) -> None
 def replace(rows: DataFrame, path: str, condition: str | None = None) -> None:
     """Replace the rows for which the SQL ``condition`` holds by ``rows``, for which it must hold
     too; without a condition, all rows."""
-    _write(rows, path, "overwrite", {} if condition is None else {"replaceWhere": condition})
+    # A table of an earlier version may lack a column.
+    whole = {"mergeSchema": "true"}
+    _write(rows, path, "overwrite", whole if condition is None else {"replaceWhere": condition})
 
 
 def _write(rows: DataFrame, path: str, mode: str, options: Mapping[str, str | int]) -> None:

@@ -106,9 +106,9 @@ SCENARIOS = (
 )
 """The scenarios of the what-if, in the order in which they are shown.
 
-A group that brokers assign (KIP-848) has ``as_is``, ``leader_layout`` and ``follower_fetching``:
-its members keep what they own. Every other group has all but ``leader_layout`` and
-``rack_aware_producers``, which PRODUCERS have beside ``as_is``."""
+A group that brokers (KIP-848) or Kafka Streams assign has ``as_is``, ``leader_layout`` and
+``follower_fetching``: its members keep what they own. Every other group has all but
+``leader_layout`` and ``rack_aware_producers``, which PRODUCERS have beside ``as_is``."""
 
 PRODUCERS, REPLICATION, NO_GROUP = "(producers)", "(replication)", "(no group)"
 """In WHAT_IF and RANKING, in the column ``group``: all producers of a cluster; the copies of all
@@ -143,6 +143,7 @@ WHAT_IF: Columns = {
     "moves": INT,
     "leader_moves": INT,
     "shared_topics": INT,
+    "change": TEXT,
 }
 """The traffic and cost that a group would have had over an interval under a scenario.
 
@@ -155,7 +156,10 @@ too. For PRODUCERS and REPLICATION all of these are 0.
 ``hours`` is the time within the interval that snapshots cover, from which ``cost_per_month`` is
 extrapolated. Leaders are laid out for all groups together that share topics, directly or through
 others: these have the same ``layout_group``, the first of their names. ``leader_moves`` preferred
-leaders change for all of them; that group has the number, the others have 0."""
+leaders change for all of them; that group has the number, the others have 0.
+
+``change`` is what to change for the scenario, in words and commands for the group's client library;
+null if it cannot be had, such as weights where ``rackward lead`` assigns."""
 
 RANKING: Columns = {
     "rank": INT,
@@ -169,16 +173,18 @@ RANKING: Columns = {
     "saving_per_month": DOUBLE,
     "locality_now": DOUBLE,
     "locality_after": DOUBLE,
+    "unknown_now": DOUBLE,
     "scenario": TEXT,
     "change": TEXT,
 }
 """Groups by the saving per month that the recommended change brings, largest first.
 
 ``scenario`` is the smallest change that reaches the lowest cost to within 1 % of the possible
-saving; ``change`` is an instruction in words. A leader layout is recommended to all groups of a
+saving; ``change`` is that of WHAT_IF. A leader layout is recommended to all groups of a
 ``layout_group`` or to none, so that all changes of the table can be made, and their savings be
 added. ``hours`` is as in WHAT_IF: months that are extrapolated from less than a day are rough.
-Localities are shares of the bytes whose racks are known, null if there are none."""
+Localities are shares of all bytes, null if no rack is known; ``unknown_now`` is the share of the
+bytes of which a rack is unknown."""
 
 REJECTED_ROWS: Columns = {"table": TEXT, "reason": TEXT, "row": TEXT}
 """A snapshot row that is invalid, as JSON, and the reason."""

@@ -40,10 +40,11 @@ class Explanation:
     """The locality of an assignment, and why it is not higher.
 
     partitions
-        The sum of those that are ``local`` (led in their member's rack), ``off_rack``, led in an
-        ``unknown`` rack, or ``unread``.
-    optimum
-        The minimum of off-rack partitions of a balanced assignment; see `Plan.optimum`. With
+        The sum of those that are ``local`` (led in their member's rack), ``off_rack``, ``unknown``
+        (led in an unknown rack, or read by a member whose rack is unknown), or ``unread``.
+    optimum, unknown_at_best
+        ``off_rack`` and ``unknown`` of the best assignment. If the racks of all members are known,
+        ``optimum`` is the minimum of a balanced assignment; see `Plan.optimum`. With
         ``balance="bytes"``: what that assignor reaches, which is not proved to be the minimum.
     uneven
         Whether the assignment is more local than any balanced one: its loads differ by more than
@@ -60,6 +61,7 @@ class Explanation:
     unknown: int
     unread: int
     optimum: int
+    unknown_at_best: int
     uneven: bool
     findings: tuple[LocalityFinding, ...]
     best: Assigned = field(default_factory=dict, repr=False)
@@ -99,8 +101,8 @@ def explain(
     remedies
         False leaves out the remedies, which take several times as long as all the rest.
 
-    Every partition that is not local has one reason. At least one has NOT_OPTIMAL or LEADER_MOVED
-    if, and only if, another assignment is more local.
+    Every partition that is not local has one reason. If the racks of all members are known, at
+    least one has NOT_OPTIMAL or LEADER_MOVED if, and only if, another assignment is more local.
 
     Raises InvalidGroupError if two members have the same id, and what ``assignor`` raises.
     """
@@ -113,7 +115,7 @@ def explain(
         simulator = Simulator(members, leader_racks, assignor, weights, analysis.optimum)
         findings = _with_remedies(analysis, simulator, found, leaders)
     unread = int((analysis.current == UNASSIGNED).sum())
-    off_rack = int(analysis.group.crossings(analysis.current)[-1])
+    off_rack = sum(reason.off_rack for reason in reasons.values())
     unknown = sum(reason.rack_unknown for reason in reasons.values())
     partitions = len(analysis.current)
     return Explanation(
@@ -123,6 +125,7 @@ def explain(
         unknown=unknown,
         unread=unread,
         optimum=analysis.optimum,
+        unknown_at_best=analysis.unknown_at_best,
         uneven=analysis.best_is_better < 0,
         findings=tuple(findings),
         best=analysis.best_partitions,
@@ -141,8 +144,8 @@ class Analysis:
         best, ``best`` is near to ``current`` if the assignor is sticky.
     best_partitions
         ``best`` as the assignor returned it.
-    optimum
-        The number of off-rack partitions of ``best``.
+    optimum, unknown_at_best
+        The numbers of off-rack partitions of ``best``, and of those with an unknown rack.
     best_is_better
         1 if ``best`` is more local than ``current``, 0 if equally, -1 if less.
     traffic
@@ -157,6 +160,7 @@ class Analysis:
     best: IntArray
     best_partitions: Assigned
     optimum: int
+    unknown_at_best: int
     best_is_better: int
     traffic: TrafficWeights
     co_partition: IntArray
@@ -183,7 +187,7 @@ class Analysis:
 
 
 def _analyse(
-    members: Iterable[Member],
+    members: Sequence[Member],
     leader_racks: LeaderRacks,
     assigned: Assigned,
     assignor: Assignor,
@@ -195,6 +199,7 @@ def _analyse(
     current = group.owners()
     plan = assignor.assign(owners, leader_racks, weights)
     best = group.members_of(plan.partitions)
+    rackless = rackless_reads(members, leader_racks, plan.partitions)
     traffic = traffic_weights(group, weights)
     current_cost = traffic.crossings(group, _complete(current, best))
     best_cost = traffic.crossings(group, best)
@@ -208,10 +213,25 @@ def _analyse(
         current=current,
         best=best,
         best_partitions=plan.partitions,
-        optimum=plan.off_rack,
+        optimum=plan.off_rack - rackless,
+        unknown_at_best=int((group.leader_rack == 0).sum()) + rackless,
         best_is_better=(current_cost > best_cost) - (current_cost < best_cost),
         traffic=traffic,
         co_partition=co_partition,
+    )
+
+
+def rackless_reads(members: Iterable[Member], leader_racks: LeaderRacks, assigned: Assigned) -> int:
+    """Return how many partitions members without a rack read from leaders with one.
+
+    Assignors count them as off-rack, since no rack is near to an unknown one.
+    """
+    return sum(
+        parse_rack(leader_racks[topic][number]) is not None
+        for member in members
+        if parse_rack(member.rack) is None
+        for topic, numbers in assigned.get(member.id, {}).items()
+        for number in numbers
     )
 
 
@@ -247,6 +267,9 @@ def _current_reasons(
     reasons |= _structural_reasons(analysis, current)
     was_local = _was_local(analysis, previous_leader_racks)
     for partition in _improvable(analysis):
+        if reasons[partition] is Reason.RACKLESS_MEMBER:
+            # It may be local.
+            continue
         reasons[partition] = Reason.LEADER_MOVED if was_local[partition] else Reason.NOT_OPTIMAL
     return reasons
 
@@ -485,11 +508,15 @@ class Simulator:
         self, members: Sequence[Member] | None = None, leader_racks: LeaderRacks | None = None
     ) -> int:
         """Return the off-rack partitions at best with other members, or with other leaders."""
-        return self.assignor.assign(
-            self.members if members is None else members,
-            self.leader_racks if leader_racks is None else leader_racks,
-            self.weights,
-        ).off_rack
+        members = self.members if members is None else members
+        leader_racks = self.leader_racks if leader_racks is None else leader_racks
+        return self._off_rack(self.assignor, members, leader_racks)
+
+    def _off_rack(
+        self, assignor: Assignor, members: Sequence[Member], leader_racks: LeaderRacks
+    ) -> int:
+        plan = assignor.assign(members, leader_racks, self.weights)
+        return plan.off_rack - rackless_reads(members, leader_racks, plan.partitions)
 
     def move_leaders(self, moves: Mapping[str, Partitions]) -> Remedy | None:
         """Move the leaders of partitions to the racks of ``moves``; None if that does not help."""
@@ -510,7 +537,7 @@ class Simulator:
         separate = LeaderRackAwareRange(
             co_partitioned=False, max_imbalance=self.assignor.max_imbalance
         )
-        after = separate.assign(self.members, self.leader_racks, self.weights).off_rack
+        after = self._off_rack(separate, self.members, self.leader_racks)
         return Remedy(RemedyKind.SEPARATE_TOPICS, after) if after < self.optimum else None
 
     def subscribe(self, rack: str, topics: Sequence[str]) -> Remedy | None:

@@ -17,8 +17,8 @@ Partitions = Mapping[str, tuple[int, ...]]
 class Reason(Enum):
     """Why a partition is not read in its leader's rack, and the text of that.
 
-    Each such partition has one reason: the first of these that applies. Those of the first five are
-    not off-rack: no member reads them, or the rack that they are read from is unknown.
+    Each such partition has one reason: the first of these that applies. Those of the first six are
+    not off-rack: no member reads them, or a rack is unknown.
     """
 
     text: str
@@ -39,6 +39,7 @@ class Reason(Enum):
         "brokers have a replica selector, and do not tell whether these clients fetch with a rack"
         " (client.rack, client_rack): with one, they read replicas in their rack",
     )
+    RACKLESS_MEMBER = "rackless-member", "{racks} that {read} them {are} unknown"
     # A rebalance fixes the next two, if the assignor takes the racks of leaders into account.
     LEADER_MOVED = (
         "leader-moved",
@@ -48,7 +49,6 @@ class Reason(Enum):
         "not-optimal",
         "the assignment is not optimal: other members could read them locally",
     )
-    RACKLESS_MEMBER = "rackless-member", "{racks} that {read} them {are} unknown"
     NO_MEMBER_IN_RACK = "no-member-in-rack", "rack {rack} leads {leaders}, and no member is in it"
     NOT_SUBSCRIBED_IN_RACK = (
         "not-subscribed-in-rack",
@@ -71,12 +71,13 @@ class Reason(Enum):
 
     @property
     def rack_unknown(self) -> bool:
-        """Whether the rack that the partition is read from is unknown."""
+        """Whether the rack of the reader, or the one that it reads from, is unknown."""
         return self in (
             Reason.NO_LEADER,
             Reason.RACKLESS_BROKER,
             Reason.LEADER_UNKNOWN,
             Reason.REPLICA_UNKNOWN,
+            Reason.RACKLESS_MEMBER,
         )
 
     @property
@@ -129,9 +130,9 @@ class Remedy:
     """One thing to do, and its effect.
 
     off_rack_after
-        The minimum of off-rack partitions of the whole group after this remedy alone and a
-        rebalance, solved exactly; None if unknown. Leaders that are fitted to the assignment in
-        force (FIT_LEADERS) need no rebalance.
+        The off-rack partitions of the whole group in the best assignment after this remedy alone
+        and a rebalance, solved exactly; None if unknown. Leaders that are fitted to the assignment
+        in force (FIT_LEADERS) need no rebalance.
     rack
         Where members start, or whose members subscribe.
     count

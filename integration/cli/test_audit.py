@@ -335,7 +335,7 @@ def test_what_cannot_be_audited_is_a_line_with_the_reason(
         rackless = audit_of(cluster, group.id)
         assert (rackless["rackless_members"], rackless["members"]) == (1, 1)
         assert rackless["now"]["cost_per_month"] == 0
-        assert [step["kind"] for step in rackless["steps"]] == ["set-client-rack"]
+        assert [step["kind"] for step in rackless["steps"]] == ["set-client-rack", "map-hosts"]
         mapped = audit_of(cluster, group.id, "--mapping", "127.0.0.0/8=b")
         assert (mapped["rackless_members"], mapped["now"]["off_rack"]) == (0, 4)
         delete_topic(cluster, deleted)

@@ -17,7 +17,7 @@ from integration.support.leading import (
     wait_until_leading,
 )
 from integration.support.topics import create_topic, new_name
-from rackward.groups.readers import assigned_by_rackward
+from rack_traffic.advice import assigned_by_rackward
 from rackward.testing import Cluster
 
 PARTITIONS = 12

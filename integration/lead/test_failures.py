@@ -52,7 +52,7 @@ def test_another_process_takes_over_from_one_that_is_killed(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
     health = f"127.0.0.1:{free_ports(1)[0]}"
-    command = ("lead", led.group.id, "--json", "--health", health)
+    command = ("lead", led.group.id, "--yes", "--json", "--health", health)
     with running(shared_three_brokers, *command) as first:
         first.until(lambda line: json.loads(line)["state"] == "leading")
         led.start("c1", "b1", "a1")
@@ -84,7 +84,7 @@ def test_another_process_takes_over_from_one_that_is_killed(
 def test_the_group_goes_on_without_a_suspended_process(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
-    with running(shared_three_brokers, "lead", led.group.id, "--json") as leader:
+    with running(shared_three_brokers, "lead", led.group.id, "--yes", "--json") as leader:
         leader.until(lambda line: json.loads(line)["state"] == "leading")
         led.start("c1", "b1")
         led.settle()

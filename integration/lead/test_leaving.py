@@ -55,7 +55,7 @@ def test_a_group_goes_on_without_the_process_that_led_it(
     expected = set(partitions_of(topic, PARTITIONS))
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=CLIENTS[client]) as group:
         led = LedGroup(shared_three_brokers, group, topic, PARTITIONS, sends_racks=False)
-        lead = ("lead", group.id, "--json", "--mapping", RACKS)
+        lead = ("lead", group.id, "--yes", "--json", "--mapping", RACKS)
         with running(shared_three_brokers, *lead) as first:
             first.until(_is_leading)
             led.start("a1", "b1", "c1")
@@ -66,7 +66,7 @@ def test_a_group_goes_on_without_the_process_that_led_it(
             group.settle(expected)
             led.stop("b1")
             group.settle(expected)
-            with running(shared_three_brokers, *lead, "--take-over", "remove", "--yes") as second:
+            with running(shared_three_brokers, *lead, "--take-over", "remove") as second:
                 second.until(_is_leading)
                 led.settle()
                 second.send(ways[1])

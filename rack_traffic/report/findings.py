@@ -32,21 +32,13 @@ _HOT_PAIR_SHARE = 0.3
 _MAX_GROUP_NAMES = 3
 
 _CHANGES = {
-    "rackward_range": ("Move", "to rackward's Range assignor"),
-    "rackward_cooperative_sticky": ("Move", "to rackward's CooperativeSticky assignor"),
-    "rackward_by_bytes": (
-        "Move",
-        "to rackward's CooperativeSticky assignor with weights by bytes",
-    ),
-    "rackward_after_leader_layout": (
-        "Lay out leaders for",
-        "with rackward's CooperativeSticky assignor",
-    ),
-    "leader_layout": ("Lay out leaders for", "that brokers assign, by what members own"),
+    "rackward_range": ("Assign", "by the racks of leaders, as Range"),
+    "rackward_cooperative_sticky": ("Assign", "by the racks of leaders, as CooperativeSticky"),
+    "rackward_by_bytes": ("Assign", "by the racks of leaders, with weights by bytes"),
+    "rackward_after_leader_layout": ("Lay out leaders for", "together"),
     "follower_fetching": ("Let", "fetch from followers"),
-    "apache_range": ("Move", "to Apache's Range assignor"),
-    "apache_cooperative_sticky": ("Move", "to Apache's CooperativeSticky assignor"),
 }
+"""By scenario; those of LEADER_LAYOUTS are one finding. What to do depends on the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,10 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
     by_scenario: dict[str, list[GroupTotal]] = {}
     for each in summary.parts:
         if each.change is not None and each.change.is_needed:
-            by_scenario.setdefault(each.change.scenario, []).append(each)
+            # One layout is for groups of both scenarios, some of which it may cost more.
+            is_layout = each.change.scenario in LEADER_LAYOUTS
+            scenario = LEADER_LAYOUTS[0] if is_layout else each.change.scenario
+            by_scenario.setdefault(scenario, []).append(each)
     several = summary.has_several_clusters
     for scenario, groups in by_scenario.items():
         saving = sum(each.saving for each in groups)

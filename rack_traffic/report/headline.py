@@ -97,6 +97,8 @@ def headline(summary: Summary, currency: Currency) -> Headline:
             cost, unit, f"None of the bytes{known} that consumer groups read cross racks."
         )
     crossing = wording.percent(consumed.crossing_share)
+    unknown = share(consumed.unknown_bytes, consumed.bytes)
+    of_unknown = f" (the racks of {wording.percent(unknown)} are unknown)" if unknown else ""
     hours = summary.measured_hours
     written = copied = ""
     if produced.crossing_bytes:
@@ -109,8 +111,8 @@ def headline(summary: Summary, currency: Currency) -> Headline:
     return Headline(
         cost,
         unit,
-        f"{crossing} of the bytes that consumer groups read{written} cross racks, which costs "
-        f"{about}{cost} {unit}{copied}{_first_savings(summary, monthly, currency)}.",
+        f"{crossing} of the bytes that consumer groups read{of_unknown}{written} cross racks, "
+        f"which costs {about}{cost} {unit}{copied}{_first_savings(summary, monthly, currency)}.",
     )
 
 

@@ -45,8 +45,9 @@ class Traffic:
 
     @property
     def crossing_share(self) -> float | None:
-        """Return the share of crossing bytes in those with known racks; None if there are none."""
-        return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
+        """Return the share of crossing bytes in all bytes; None if no rack is known."""
+        known = self.local_bytes + self.crossing_bytes
+        return share(self.crossing_bytes, self.bytes) if known else None
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
@@ -116,7 +117,7 @@ class HourTotal:
 class Change:
     """The recommended change for a group, and its effect on the cost per month.
 
-    Localities are shares of the bytes whose racks are known. ``shared_topics`` of the group's
+    Localities are shares of all bytes, None if no rack is known. ``shared_topics`` of the group's
     topics have other groups too; groups whose topics' leaders are laid out together have one
     ``layout_group``, which is empty if it is unknown. Costs are extrapolated from ``hours`` hours
     of measurements.
@@ -180,8 +181,8 @@ class ScenarioTotal:
 
     @property
     def crossing_share(self) -> float | None:
-        """Return the share of crossing bytes in those with known racks; None if there are none."""
-        return share(self.crossing_bytes, self.local_bytes + self.crossing_bytes)
+        """Return the share of crossing bytes in all bytes; None if no rack is known."""
+        return Traffic(self.local_bytes, self.crossing_bytes, self.unknown_bytes).crossing_share
 
 
 @dataclass(frozen=True, slots=True)

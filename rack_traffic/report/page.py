@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -152,10 +153,11 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
     """Return the table of groups by column, which is small in JSON: name to a value per group.
 
     Clusters, changes and reliability levels are indexes into ``clusters``, ``changes`` and
-    ``levels``; unknown values are null.
+    ``levels``; unknown values are null. In ``changes``, ``{group}`` stands for the group's name.
     """
     clusters = sorted({each.cluster for each in groups})
-    changes = sorted({_change(each) for each in groups})
+    texts = [_change(each) for each in groups]
+    changes = sorted(set(texts))
     cluster_index = {name: index for index, name in enumerate(clusters)}
     change_index = {text: index for index, text in enumerate(changes)}
     levels = list(LEVEL_NAMES)
@@ -167,12 +169,7 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
         "cluster": [cluster_index[each.cluster] for each in groups],
         "bytes": [each.traffic.bytes for each in groups],
         "crossing": [_digits(each.traffic.crossing_share) for each in groups],
-        "crossing_after": [
-            None
-            if each.change is None or each.change.locality_after is None
-            else _digits(1 - each.change.locality_after)
-            for each in groups
-        ],
+        "crossing_after": [_digits(_crossing_after(each)) for each in groups],
         "now": [_digits(each.cost_per_month) for each in groups],
         "after": [
             None if each.change is None else _digits(each.change.cost_per_month_after)
@@ -182,7 +179,7 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
             None if each.change is None else _digits(each.change.saving_per_month)
             for each in groups
         ],
-        "change": [change_index[_change(each)] for each in groups],
+        "change": [change_index[text] for text in texts],
         "reliability": [levels.index(reliability_of(each.traffic).level) for each in groups],
     }
 
@@ -190,7 +187,17 @@ def group_columns(groups: Sequence[GroupTotal]) -> dict[str, Any]:
 def _change(each: GroupTotal) -> str:
     if each.change is None:
         return _NOT_COMPUTED
-    return each.change.text or _NO_CHANGE
+    # Commands have the group's name, as a word of its own.
+    name = rf"(?<![\w.-]){re.escape(each.group)}(?![\w.-])"
+    return re.sub(name, "{group}", each.change.text) or _NO_CHANGE
+
+
+def _crossing_after(each: GroupTotal) -> float | None:
+    """Return the share of all bytes that cross after the change; None if it is unknown."""
+    if each.change is None or each.change.locality_after is None or not each.traffic.bytes:
+        return None
+    unknown = each.traffic.unknown_bytes / each.traffic.bytes
+    return max(0.0, 1 - each.change.locality_after - unknown)
 
 
 def _digits(value: float | None) -> float | None:
@@ -348,10 +355,9 @@ def _producers(summary: Summary) -> str:
 def _basis(summary: Summary) -> str:
     """Return how many bytes crossed, and the time from which a month is extrapolated."""
     consumed = summary.consumed
-    known = consumed.local_bytes + consumed.crossing_bytes
     hours = _measured_hours(summary)
     crossing = wording.bytes_text(consumed.crossing_bytes)
-    text = f"{crossing} of {wording.bytes_text(known)} that groups read crossed"
+    text = f"{crossing} of {wording.bytes_text(consumed.bytes)} that groups read crossed"
     if summary.cost_per_month_now is None:
         return f"{text} in {wording.hours_text(hours)}."
     return f"{text} in this period. A month is extrapolated from {wording.hours_text(hours)}."

@@ -11,6 +11,7 @@ import numpy as np
 from assignors import Member
 from placement_core import TopicPartition
 from placement_core.flow import IntArray
+from rack_traffic.advice import CLASSIC, MemberClient
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable, crossed_level
 
@@ -32,7 +33,8 @@ class GroupCase:
     ``members`` have their current partitions as ``owned``. ``partitions`` are those of all topics
     to which a member subscribes. ``racks`` are the brokers' (None: unknown); ``shared_topics`` is
     the number of these topics that other groups read too. A group that is ``assigned_by_brokers``
-    (KIP-848) keeps its assignment, wherever the leaders are.
+    (KIP-848), or by Kafka Streams, keeps its assignment, wherever the leaders are. ``clients`` has
+    all members by id.
 
     ``selecting`` are the brokers that select replicas by rack. ``sends_rack`` has, by the id of
     those members of which it is known, whether they fetch with their rack.
@@ -49,6 +51,8 @@ class GroupCase:
     assigned_by_brokers: bool = False
     selecting: frozenset[int] = frozenset()
     sends_rack: Mapping[str, bool] = field(default_factory=dict)
+    type: str = CLASSIC
+    clients: Mapping[str, MemberClient] = field(default_factory=dict)
 
     @property
     def may_follow(self) -> bool:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from assignors import Member
 from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from placement_core.leaders import components
+from rack_traffic.advice import CLASSIC, STREAMS_PROTOCOL, MemberClient
 from rack_traffic.output_tables import WHAT_IF
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import spark_schema
@@ -24,6 +25,7 @@ from rack_traffic.what_if.cases import (
     PartitionCase,
     scenario_metrics,
 )
+from rack_traffic.what_if.changes import change_text
 from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
 
 MAX_LOCAL_PARTITIONS = 20_000
@@ -92,8 +94,11 @@ def what_if_rows(inputs: Sequence[Mapping[str, Any]], prices: PriceTable) -> lis
                 "hours": case.hours,
                 "layout_group": layout.first_group,
             }
+            names = sorted(each.group for each in groups)
             rows += [
-                common | asdict(scenario_metrics(case, each, scenarios[0], prices))
+                common
+                | asdict(scenario_metrics(case, each, scenarios[0], prices))
+                | {"change": change_text(case, each, names)}
                 for each in scenarios
             ]
     return rows
@@ -132,7 +137,18 @@ def group_case(row: Mapping[str, Any]) -> GroupCase:
         partitions=partitions,
         racks={each["broker"]: each["rack"] for each in row["brokers"]},
         shared_topics=row["shared_topics"],
-        assigned_by_brokers=row["group_type"] not in (None, "classic"),
+        assigned_by_brokers=row["group_type"] not in (None, CLASSIC)
+        or row["protocol"] == STREAMS_PROTOCOL,
+        type=row["group_type"] or CLASSIC,
+        clients={
+            each["member_id"]: MemberClient(
+                each["member_id"],
+                each["client_id"] or "",
+                each["host"] or "",
+                can_send_rack=True if each["rack_source"] == "subscription" else None,
+            )
+            for each in row["members"]
+        },
         selecting=frozenset(
             each["broker"]
             for each in row["brokers"]

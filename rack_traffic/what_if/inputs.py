@@ -157,7 +157,8 @@ def _members(members: DataFrame, spans: DataFrame, interval: Interval) -> DataFr
         .agg(
             F.collect_list(
                 F.struct(
-                    *("member_id", "instance_id", "rack", "topics", "assignment"),
+                    *("member_id", "instance_id", "client_id", "host", "rack", "rack_source"),
+                    *("topics", "assignment"),
                     sends_rack().alias("sends_rack"),
                 )
             ).alias("members"),

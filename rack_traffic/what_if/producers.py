@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from placement_core.racks import DEFAULT_MAX_SHARE
+from rack_traffic.advice import PRODUCER_STEP, steps_text
 from rack_traffic.options import Interval
 from rack_traffic.output_tables import (
     HOURS_PER_MONTH,
@@ -21,6 +22,7 @@ from rack_traffic.pipeline import priced_pairs
 from rack_traffic.prices import GB, PriceTable
 from rack_traffic.schemas import WHAT_IF
 from rack_traffic.transforms.hours import PRICE_KEY
+from rack_traffic.what_if.changes import NO_CHANGE
 from rack_traffic.what_if.inputs import interval_start, with_covered_hours
 
 _FLOW = (*PRICE_KEY, "interval_start", "topic")
@@ -83,6 +85,9 @@ def producers_what_if(
         "assignor": F.lit(""),
         "bytes": F.col("local_bytes") + F.col("crossing_bytes") + F.col("unknown_bytes"),
         "cost_per_month": F.col("cost") * F.lit(HOURS_PER_MONTH) / F.col("hours"),
+        "change": F.when(
+            F.col("scenario") == RACK_AWARE_PRODUCERS, F.lit(steps_text([PRODUCER_STEP]))
+        ).otherwise(F.lit(NO_CHANGE)),
     }
     rows = with_hours.withColumns(columns)
     return rows.select(

@@ -5,29 +5,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.output_tables import LEADER_LAYOUTS, RACK_AWARE_PRODUCERS
+from rack_traffic.output_tables import LEADER_LAYOUTS
 from rack_traffic.schemas import RANKING
 
 TOLERANCE = 0.01
 """A smaller change is preferred if it misses at most this share of the possible saving."""
 
 _GROUP = ("cluster", "group", "interval_start", "interval_end")
-
-_INSTRUCTIONS = {
-    "as_is": "no change",
-    "rackward_cooperative_sticky": "set the group's assignor to "
-    "leader-rack-aware-cooperative-sticky",
-    "rackward_by_bytes": "set the group's assignor to leader-rack-aware-cooperative-sticky with "
-    "weights: the bytes of each partition, from the table partition_hours",
-    "rackward_range": "set the group's assignor to leader-rack-aware-range",
-    RACK_AWARE_PRODUCERS: "set a rack-aware partitioner and the rack of every producer: the "
-    "package partitioners for Python, partitioner.rack.aware=true for Java 4.4",
-    "follower_fetching": "set replica.selector.class to the rack-aware selector on every broker, "
-    "and client.rack on every member",
-}
-# Apache Kafka's assignors are not recommended: that they cost less now is a coincidence, which the
-# next rebalance may end.
-_NOT_RECOMMENDED = ("apache_range", "apache_cooperative_sticky")
 
 
 def ranking(what_if: DataFrame) -> DataFrame:
@@ -36,13 +20,18 @@ def ranking(what_if: DataFrame) -> DataFrame:
     The scenario of a group is ``as_is`` if no change would save anything. Equal savings are sorted
     by name.
     """
-    candidates = _with_layout_for_all_or_none(
-        what_if.filter(~F.col("scenario").isin(*_NOT_RECOMMENDED))
-    )
+    # Without a change: what the group's client cannot have, and Apache Kafka's assignors. That
+    # these cost less now is a coincidence, which the next rebalance may end.
+    candidates = _with_layout_for_all_or_none(what_if.filter(F.col("change").isNotNull()))
     of_group = Window.partitionBy(*_GROUP)
     is_now = F.col("scenario") == "as_is"
     now = F.max(
-        F.when(is_now, F.struct("cost_per_month", "local_bytes", "crossing_bytes", "assignor"))
+        F.when(
+            is_now,
+            F.struct(
+                "cost_per_month", "local_bytes", "crossing_bytes", "unknown_bytes", "assignor"
+            ),
+        )
     )
     compared = candidates.withColumns(
         {
@@ -67,10 +56,11 @@ def ranking(what_if: DataFrame) -> DataFrame:
         F.col("now.cost_per_month").alias("cost_per_month_now"),
         F.col("cost_per_month").alias("cost_per_month_after"),
         (F.col("now.cost_per_month") - F.col("cost_per_month")).alias("saving_per_month"),
-        _locality(F.col("now.local_bytes"), F.col("now.crossing_bytes")).alias("locality_now"),
-        _locality(F.col("local_bytes"), F.col("crossing_bytes")).alias("locality_after"),
+        _locality("now.").alias("locality_now"),
+        _locality("").alias("locality_after"),
+        (F.col("now.unknown_bytes") / F.nullif(_bytes("now."), F.lit(0))).alias("unknown_now"),
         "scenario",
-        _change().alias("change"),
+        "change",
     )
     # One partition: a number needs the order of all rows, of which each group and interval has one.
     ranks = Window.orderBy(F.desc("saving_per_month"), "cluster", "group", "interval_start")
@@ -131,28 +121,14 @@ def _effort() -> Column:
     )
 
 
-def _change() -> Column:
-    scenario = F.col("scenario")
-    sticky = F.lit(_INSTRUCTIONS["rackward_cooperative_sticky"])
-    moves, first = F.col("leader_moves"), F.col("layout_group")
-    leaders = F.when(moves == 1, F.lit("change 1 preferred leader")).otherwise(
-        F.format_string("change %d preferred leaders", moves)
+def _locality(prefix: str) -> Column:
+    """Return the share of local bytes in all bytes; null if no rack is known."""
+    local, crossing = (F.col(f"{prefix}{name}_bytes") for name in ("local", "crossing"))
+    return F.when(local + crossing > 0, local / _bytes(prefix))
+
+
+def _bytes(prefix: str) -> Column:
+    local, crossing, unknown = (
+        F.col(f"{prefix}{name}_bytes") for name in ("local", "crossing", "unknown")
     )
-    of_first = F.concat(F.lit("with the leader layout of group "), first)
-    is_first = F.col("group") == first
-    change = F.when(
-        scenario == "rackward_after_leader_layout",
-        F.concat(
-            sticky,
-            F.when(is_first, F.concat(F.lit(", and "), leaders)).otherwise(
-                F.concat(F.lit(", "), of_first)
-            ),
-        ),
-    ).when(scenario == "leader_layout", F.when(is_first, leaders).otherwise(of_first))
-    for name, instruction in _INSTRUCTIONS.items():
-        change = change.when(scenario == name, F.lit(instruction))
-    return change
-
-
-def _locality(local: Column, crossing: Column) -> Column:
-    return local / F.nullif(local + crossing, F.lit(0))
+    return local + crossing + unknown

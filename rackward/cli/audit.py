@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from rich.text import Text
 
 from placement_core import InvalidOptionError
 from placement_core.audit import Severity
+from rack_traffic.advice import NEEDS, NextStep, StepKind, steps_text
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.options import FlowOptions
 from rack_traffic.report.format import Currency, percent
@@ -51,7 +52,7 @@ from rackward.collector.snapshot import take_snapshot
 from rackward.groups.audit import audit_cluster
 from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit, MeasuredTraffic
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import LedBy, NextStep, StepKind
+from rackward.groups.next_steps import LedBy
 from rackward.groups.reading import DAY_SECONDS
 from rackward.kafka.groups import SHARE, STREAMS
 from rackward.units import format_bytes, format_count, format_list
@@ -69,14 +70,15 @@ It is read-only. Each group has three figures, as the share of partitions that a
 of their member, and as cost per month:
 
 \b
-  now        its assignment and the leaders as they are
+  now        its assignment and the leaders as they are; + if the racks of a
+             part of them are unknown
   assignor   with rackward's assignor, or led by rackward lead: the optimum;
              in parentheses if the group's assignor is fixed
   + leaders  with leaders moved as well (rackward leaders plan)
 
 Below are the next steps: a line of the client's configuration, or a command. Without --watch, each
-group is assumed to read once what was written in the last 24 hours. A cost with + has a part of
-unknown racks in addition: see client.rack, and --mapping. Brokers do not know where producers are:
+group is assumed to read once what was written in the last 24 hours. Racks are those that members
+send (client.rack), else those of --mapping. Brokers do not know where producers are:
 see --writers.
 
 With --flows, flow records of the network (docs/flows.md) say what is read, written and replicated,
@@ -99,6 +101,9 @@ MAX_ADDRESSES = 20
 """Maximum number of clients in no group, and of members with another rack; JSON has all."""
 WIDE = 160
 """From this width on, each group has one line."""
+
+RACK_STEPS = (StepKind.SET_CLIENT_RACK, StepKind.MAP_HOSTS)
+"""The steps that come before those of single groups."""
 
 UNKNOWN = "unknown"
 NO_GROUPS = "No consumer groups are visible; if there are any, grant this user Describe on them."
@@ -277,7 +282,10 @@ def show_report(report: AuditReport, console: Console) -> None:
     if not wide:
         _print_steps(report, console)
     for step in report.steps:
-        _print_step(step.text, step, console)
+        if wide or step.kind not in RACK_STEPS:
+            _print_step(step.text, step, console)
+    for right in rights(report.groups):
+        console.print(f"Rights: {right}")
     if report.measured is not None:
         _print_measured(report.measured, currency, console)
     console.print()
@@ -304,6 +312,8 @@ def headline(report: AuditReport) -> str:
 
 def _total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
     now, after = report.totals.now, report.totals.layout
+    for name, text in read_lines(report):
+        yield f"{name + ':':<18} {text}"
     for name, reads in (("Read across racks:", now), ("After all steps:", after)):
         if reads is not None:
             yield (
@@ -312,13 +322,28 @@ def _total_lines(report: AuditReport, currency: Currency) -> Iterator[str]:
             )
     for name, text in write_lines(report, currency):
         yield f"{name + ':':<18} {text}"
-    if now.unknown:
+
+
+def read_lines(report: AuditReport) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of all that groups read, and of what is local and unknown of it.
+
+    A partition counts once for each group that reads it.
+    """
+    now = report.totals.now
+    yield "Read by groups", _partitions_a_day(now.partitions, now.rate)
+    yield "Read locally", _partitions_a_day(now.local, now.local_rate)
+    if now.unknown_partitions:
         rackless = sum(bool(row.rackless_members) for row in report.groups)
         manual = sum(row.now is not None and not row.members for row in report.groups)
-        counts = [f"{format_count(rackless, 'group')} without racks"] if rackless else []
+        sends = "sends" if rackless == 1 else "send"
+        counts = [f"{format_count(rackless, 'group')} {sends} no rack"] if rackless else []
         counts += [f"{format_count(manual, 'group')} with assign()"] if manual else []
         senders = f" ({', '.join(counts)})" if counts else ""
-        yield f"{'Unattributed:':<18} {bytes_a_day(now.unknown)} a day{senders}"
+        yield "Rack unknown", _partitions_a_day(now.unknown_partitions, now.unknown) + senders
+
+
+def _partitions_a_day(partitions: int, rate: float) -> str:
+    return f"{format_count(partitions, 'partition')}, {bytes_a_day(rate)} a day"
 
 
 def write_lines(report: AuditReport, currency: Currency) -> Iterator[tuple[str, str]]:
@@ -365,28 +390,28 @@ def client_text(row: GroupAudit) -> str:
 
 
 def locality(row: GroupAudit, reads: CrossRackReads | None) -> str:
-    """Return the share of partitions that are not off-rack, or why it is not known."""
-    if reads is None or not row.partitions:
+    """Return the share of partitions that are local; ``+`` if racks are unknown for a part."""
+    if reads is None or not reads.partitions:
         return ""
-    if row.unknown == row.partitions or row.rackless_members == row.members:
+    if reads.local_share is None:
         return UNKNOWN
-    share = percent(1 - reads.off_rack / row.partitions)
+    share = percent(reads.local_share) + ("+" if reads.unknown_partitions else "")
     return f"({share})" if reads is row.assignor and is_hypothetical(row) else share
 
 
-def cost(row: GroupAudit, reads: CrossRackReads | None, currency: Currency) -> str:
+def cost(reads: CrossRackReads | None, currency: Currency) -> str:
     """Return the cost per month; ``+`` if racks are unknown for a part of the traffic."""
     if reads is None:
         return ""
-    if reads.unknown and not reads.crossing and (row.rackless_members or not row.members):
+    if reads.partitions and reads.local_share is None:
         return UNKNOWN
     return currency.text(reads.cost) + ("+" if reads.unknown else "")
 
 
 def is_hypothetical(row: GroupAudit) -> bool:
     """Return whether "assignor" is a known figure of an assignor that the group cannot have."""
-    known = row.unknown < row.partitions and row.rackless_members != row.members
-    return row.assignor is not None and not row.assignor_usable and known
+    known = row.assignor is not None and row.assignor.local_share is not None
+    return known and not row.assignor_usable
 
 
 def notes(row: GroupAudit) -> Iterator[str]:
@@ -419,7 +444,7 @@ def _narrow_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
     )
     for row in rows:
         figures = (row.now, row.assignor, row.layout)
-        cells = (f"{locality(row, each)}\n{cost(row, each, currency)}".strip() for each in figures)
+        cells = (f"{locality(row, each)}\n{cost(each, currency)}".strip() for each in figures)
         shown.add_row(title(row), *cells)
     return shown
 
@@ -438,14 +463,11 @@ def _wide_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
         counts = ["", ""]
         if row.now is not None:
             counts = [f"{row.members or 0:,}", f"{row.partitions:,}"]
-            remarks.append(
-                "; then ".join(f"{step.text}: {'; '.join(step.lines)}" for step in row.steps)
-                or "nothing"
-            )
+            remarks.append(steps_text(row.steps) or "nothing")
         cells = (
             *(row.group, client_text(row), *counts),
             *(locality(row, each) for each in figures),
-            *(cost(row, each, currency) for each in figures),
+            *(cost(each, currency) for each in figures),
             "; ".join(remarks),
         )
         shown.add_row(*map(escape_controls, cells))
@@ -453,13 +475,20 @@ def _wide_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
 
 
 def _print_steps(report: AuditReport, console: Console) -> None:
-    """Print the steps of the groups; leaders last, once for groups that are laid out together."""
+    """Print the steps of the cluster, then of the groups; leaders last, once for groups that are
+    laid out together."""
     console.print()
     rows = [row for row in report.groups if row.steps]
     if not rows:
         console.print("No step would make a group more local.")
         return
     console.print("Next steps", style="bold")
+    first = [step for step in report.steps if step.kind in RACK_STEPS]
+    for step in first:
+        _print_step(step.text, step, console)
+    if first:
+        # Their own steps say the same, group by group.
+        rows = [row for row in rows if not row.rackless_members]
     together: dict[NextStep, list[GroupAudit]] = {}
     for row in rows[:MAX_STEPS]:
         for step in row.steps:
@@ -474,6 +503,12 @@ def _print_steps(report: AuditReport, console: Console) -> None:
     if len(rows) > MAX_STEPS:
         more = format_count(len(rows) - MAX_STEPS, "more group")
         console.print(f"Steps for {more}: use --html or --json")
+
+
+def rights(rows: Iterable[GroupAudit]) -> list[str]:
+    """Return the rights that commands in the steps of groups need."""
+    kinds = {step.kind for row in rows for step in row.steps}
+    return [right for kind, right in NEEDS.items() if kind in kinds]
 
 
 def _print_step(heading: str, step: NextStep, console: Console) -> None:
@@ -542,14 +577,18 @@ def show_groups(report: AuditReport, console: Console) -> None:
 
 def _list_table(report: AuditReport, *, wide: bool) -> Table:
     currency = Currency(report.currency)
-    figures = ("members", "partitions", "off rack", "local", "across a day", "cost a month")
+    figures: tuple[str, ...] = (
+        *("members", "partitions", "local", "off rack", "unknown"),
+        *("local share", "across a day", "cost a month"),
+    )
     if wide:
         shown = table(
             *(Column(name, no_wrap=True) for name in ("group", "assignor")), *map(number, figures)
         )
     else:
         figures = (
-            "mem-\nbers", "parti-\ntions", "off\nrack", "local", "across\na day", "cost\na month",
+            "mem-\nbers", "parti-\ntions", "lo-\ncal", "off\nrack", "un-\nknown",
+            "across\na day", "cost\na month",
         )  # fmt: skip
         name = Column("group\nclient, assignor", ratio=1, overflow="fold")
         shown = table(name, *map(number, figures), expand=True)
@@ -559,10 +598,12 @@ def _list_table(report: AuditReport, *, wide: bool) -> Table:
             cells = (
                 f"{row.members or 0:,}",
                 f"{row.partitions:,}",
+                f"{row.now.local:,}",
                 f"{row.now.off_rack:,}",
-                locality(row, row.now),
+                f"{row.now.unknown_partitions:,}",
+                *((locality(row, row.now),) if wide else ()),
                 bytes_a_day(row.now.crossing),
-                cost(row, row.now, currency),
+                cost(row.now, currency),
             )
         names = (row.group, "; ".join(notes(row)) or client_text(row)) if wide else (title(row),)
         shown.add_row(*names, *cells)

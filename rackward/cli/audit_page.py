@@ -41,7 +41,6 @@ def render_page(report: AuditReport, generated_at: datetime) -> str:
     styles = zip(folders, ("style.css", "audit.css"), strict=True)
     style = "\n".join((folder / "templates" / name).read_text() for folder, name in styles)
     now, layout = report.totals.now, report.totals.layout
-    rate = sum(row.rate for row in report.groups)
     return environment.get_template("audit.html.j2").render(
         title=TITLE,
         style=Markup(style),
@@ -49,7 +48,11 @@ def render_page(report: AuditReport, generated_at: datetime) -> str:
         report=report,
         generated_at=time_text(generated_at),
         currency=Currency(report.currency),
-        share=percent(now.crossing / rate) if rate else None,
+        share=percent(now.crossing / now.rate) if now.rate else None,
+        reads=list(audit.read_lines(report)),
+        rack_steps=[step for step in report.steps if step.kind in audit.RACK_STEPS],
+        producer_steps=[step for step in report.steps if step.kind not in audit.RACK_STEPS],
+        rights=audit.rights(report.groups),
         saving=0.0 if layout is None else now.cost - layout.cost,
         writes=list(audit.write_lines(report, Currency(report.currency))),
         changed=sum(bool(row.steps) for row in report.groups),

@@ -59,6 +59,8 @@ Exit status: 0 success; 2 error (reason on stderr), such as a named group that d
 no members, is rebalancing, or is not a group of consumers, and a pattern that matches none.
 """
 
+UNKNOWN = "unknown"
+
 _MAX_TOPICS = 4
 _MAX_RACKS = 20
 _MAX_BETTER_MEMBERS = 3
@@ -115,7 +117,7 @@ def explain(
                 skipped.append(Skipped(name, str(error)))
             else:
                 group = explain_live_group(admin, live, host_racks, selectors)
-                explained.append(group.summary())
+                explained.append(group.summary(mapping))
     explained.sort(key=lambda group: (-group.off_rack, group.group))
     if as_json:
         single = len(groups) == 1 and "*" not in groups[0]
@@ -186,12 +188,18 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
         best += "; the group's assignor ignores leader racks"
     if group.uneven:
         best += "; the assignment now is not balanced"
+    unknown = group.unknown + group.unread
+    counts = f"{group.off_rack:,} of {format_count(group.partitions, 'partition')} off-rack"
+    if unknown:
+        counts += f", {unknown:,} unknown"
     console.print(
-        f"Locality now    {_locality(group.off_rack, group.partitions)}  {group.off_rack:,} of "
-        f"{format_count(group.partitions, 'partition')} off-rack",
+        f"Locality now    {_locality(group.off_rack, unknown, group.partitions)}  {counts}",
         style="bold",
     )
-    console.print(f"At best         {_locality(group.optimum, group.partitions)}  {best}")
+    at_best = _locality(group.optimum, group.unknown_at_best, group.partitions)
+    console.print(
+        f"At best         {at_best}  {best if at_best.strip() != UNKNOWN else ''}".rstrip()
+    )
     if followers := group.read_from_followers:
         console.print(
             f"From followers  {format_count(followers, 'partition')} in the member's rack: brokers "
@@ -201,10 +209,11 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
         members = format_count(rackless, "member")
         console.print(f"The racks of {members} are unknown: see --mapping", style="yellow")
     console.print()
-    rows = table("rack", *map(number, ("leaders", "members", "assigned", "local")))
+    headings = ("leaders", "members", "assigned", "local", "off-rack", "unknown")
+    rows = table("rack", *map(number, headings))
     for each in group.racks[:_MAX_RACKS]:
-        counts = (each.leaders, each.members, each.reads, each.local)
-        rows.add_row(NO_RACK if each.rack is None else each.rack, *map(text, counts))
+        of_rack = (each.leaders, each.members, each.reads, each.local, each.off_rack, each.unknown)
+        rows.add_row(NO_RACK if each.rack is None else each.rack, *map(text, of_rack))
     if len(group.racks) > _MAX_RACKS:
         rows.add_row(f"... and {len(group.racks) - _MAX_RACKS:,} more")
     console.print(rows)
@@ -218,8 +227,11 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
         console.print(line, soft_wrap=True)
 
 
-def _locality(off_rack: int, partitions: int) -> str:
-    share = 1 - off_rack / partitions if partitions else 1.0
+def _locality(off_rack: int, unknown: int, partitions: int) -> str:
+    """Return the share of partitions that are local; those that are unknown are not."""
+    if partitions and unknown == partitions:
+        return UNKNOWN
+    share = (partitions - off_rack - unknown) / partitions if partitions else 1.0
     return f"{100 * share:5.1f} %"
 
 
@@ -235,6 +247,8 @@ def _finding_table(group: GroupExplanation, *, wide: bool) -> Table:
         if index:
             rows.add_row()
         reason = Text(_sentence(finding.why))
+        # The index of docs/audit.md.
+        reason.append(f" ({finding.reason.value})", style="dim")
         reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
         remedies = "\nOr: ".join(_sentence(remedy.text) for remedy in finding.remedies)
         rows.add_row(text(finding.count), reason, remedies)
@@ -255,6 +269,8 @@ def _partition_lines(finding: FindingRow) -> list[str]:
 
 def _recommended_commands(group: GroupExplanation, mapping: str | None) -> list[str]:
     lines = []
+    for step in group.rack_steps:
+        lines += ["", _sentence(step.text) + ":", *(f"  {line}" for line in step.lines)]
     kinds = {remedy.kind for finding in group.findings for remedy in finding.remedies}
     if RemedyKind.MOVE_LEADERS in kinds or RemedyKind.FIT_LEADERS in kinds:
         command = ["rackward", "leaders", "plan", "--group", group.group]

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from placement_core import InvalidOptionError
+from rack_traffic.advice import assigned_by_rackward
 from rackward.cli import explain as groups_explain
 from rackward.cli import options
 from rackward.cli.audit import read_report, show_groups
@@ -26,7 +27,7 @@ from rackward.groups.audit_report import AuditReport
 from rackward.groups.explain import check_explainable, explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import leader_advice
-from rackward.groups.readers import assigned_by_rackward, find_groups
+from rackward.groups.readers import find_groups
 from rackward.groups.rebalance import request_rebalance, wait_until_stable
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import Group

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
+from assignors.group_leader import sanitize
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
+from rack_traffic.advice import OWN_PROTOCOLS, hosts_of
 from rackward.cli import options
 from rackward.cli.commands import single_command
 from rackward.cli.options import ClusterOptions, RunOptions
 from rackward.cli.output import (
     confirm,
+    escape_controls,
     log_to_stderr,
     number,
     print_json_line,
@@ -29,13 +34,14 @@ from rackward.cli.output import (
     table,
     text,
 )
-from rackward.groups.explain import explain_live_group
+from rackward.groups.explain import ExplainedGroup, explain_live_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import find_groups, is_stable
-from rackward.kafka import AdminConnection, read_state
+from rackward.groups.readers import find_groups, is_stable, list_matching_groups
+from rackward.kafka import AdminConnection, AdminError, read_state
 from rackward.kafka.groups import Group, GroupKind
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.lead import (
+    NO_WAITING,
     STATES,
     GroupLeader,
     LeadOptions,
@@ -44,10 +50,11 @@ from rackward.lead import (
     TakeOverPolicy,
     list_matched,
     parse_protocols,
+    removed_with_leader,
     why_refused,
 )
 from rackward.lead.led_group import JOINING, REBALANCING
-from rackward.units import format_count, parse_listen_address
+from rackward.units import format_count, format_list, parse_listen_address
 
 EPILOG = """
 \b
@@ -63,8 +70,10 @@ cooperative-sticky, sticky, roundrobin, RoundRobinAssigner or rack-affinity. --p
 whose members must apply any assignment: NAME=range, NAME=sticky or NAME=cooperative-sticky. Racks
 are those that consumers send (client.rack), else those of --mapping.
 
-Where another member leads, it waits, or with --take-over remove removes that member, which joins
-again with its next heartbeat; until then its partitions are not read. Groups of sink connectors
+Where another member leads, it waits, or with --take-over remove removes that member, and those that
+would lead before this process, which join again with their next heartbeat; until then their
+partitions are not read. Before it joins groups, it shows what it will do, and asks; without a
+terminal, such as in Kubernetes, give --yes. Groups of sink connectors
 (connect-NAME) can be led. Kafka Streams, share groups and groups of the new protocol cannot, and
 are left alone: see rackward leaders plan.
 
@@ -72,8 +81,10 @@ Needs Read on the groups and Describe on their topics. If it stops, the groups g
 leader. Run two for availability. See docs/leading.md.
 
 Runs until Ctrl-C. On a terminal it shows the groups whenever they change; elsewhere it only logs to
-stderr: /status of --health has the groups. Exit status: 0 with --dry-run; 1 declined at the prompt;
-2 error (reason on stderr); 130 stopped with Ctrl-C.
+stderr: /status of --health has the groups. A group that is named and does not exist is a warning;
+it is led from its first consumer on. Exit status: 0 with --dry-run; 1 declined at the prompt; 2
+error (reason on stderr), and with --dry-run a named group that is not found within 5 s; 130 stopped
+with Ctrl-C.
 
 With --json, a line for each change of a group: event status; with --dry-run, event plan.
 """
@@ -86,8 +97,8 @@ _REFRESH_FIELDS = tuple(each.name for each in fields(RefreshPolicy))
 
 POLL_SECONDS = 0.5
 
-REMOVE = "join, remove its leader, and lead"
-"""The action that evicts a member."""
+MISSING_SECONDS = 5.0
+"""For which a dry run looks for a group that is named and does not exist."""
 
 
 class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +107,13 @@ class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
     state
         ``none``: the group does not exist.
     reason
-        Why it is not led; empty if it is.
-    off_rack, optimum
-        Its off-rack partitions now and at best; null if it is not stable or has no members.
+        Why it is not led, empty if it is; in the event ``plan``: why nothing is gained.
+    local, off_rack, unknown, optimum
+        Its partitions that are local, off-rack, and of an unknown rack or unread, now, and the
+        off-rack ones at best; null if it is not stable or has no members. In the event ``status``
+        ``off_rack`` and ``optimum`` include what members without a rack read.
+    removes
+        In the event ``plan``: how many members are removed at most, as expected.
     last_rebalance
         The time of the last one that was led.
     action
@@ -112,10 +127,13 @@ class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None = None
     members: int | None
     partitions: int | None = None
+    local: int | None = None
     off_rack: int | None = None
+    unknown: int | None = None
     optimum: int | None = None
     last_rebalance: str | None = None
     action: str | None = None
+    removes: int = 0
 
 
 @app.command(epilog=EPILOG, results=(LeadRow,))
@@ -180,30 +198,71 @@ def lead(
         refresh=parse_refresh("--refresh", refresh),
     )
     address = None if health is None else parse_health("--health", health)
-    if removes:
-        require_confirmation(run)
+    require_confirmation(run)
+    named = {each for each in groups if "*" not in each}
+    missing: list[str] = []
     with cluster.connect() as admin:
-        if run.dry_run or removes:
-            names = {each for each in groups if "*" not in each}
-            names.update(each.id for each in list_matched(admin, groups))
+        # An error of one broker must not end a process that runs for long.
+        with nullcontext() if run.dry_run else suppress(AdminError):
+            missing = missing_groups(admin, named, MISSING_SECONDS if run.dry_run else 0.0)
+        if run.dry_run or removes or not run.yes:
+            names = named.union(each.id for each in list_matched(admin, groups))
             plans = plan_groups(admin, sorted(names), lead_options)
             if run.as_json:
                 for plan in plans:
                     print_json_line("lead", "plan", plan)
             else:
-                stdout().print(_table(plans))
+                show_rows(plans, stdout())
             if run.dry_run:
+                check_exist(missing)
                 return
-            members = format_count(sum(plan.action == REMOVE for plan in plans), "member")
-            confirm(
-                f"Evict {members} of these groups? They rejoin at their next heartbeat", run.yes
-            )
+            confirm(question(plans), run.yes)
     with (
         log_to_stderr("rackward", log_format),
         GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
         nullcontext() if address is None else health_port(*address, it),
     ):
+        for name in missing:
+            log.warning(
+                "no such group: group=%s; check the name: it is led from its first consumer on",
+                sanitize(name, 249),
+            )
         show_status(it, as_json=run.as_json)
+
+
+def missing_groups(admin: AdminConnection, names: Collection[str], seconds: float) -> list[str]:
+    """Return those of the names of which no group is listed, sorted; looks again for ``seconds``.
+
+    Raises AdminError.
+    """
+    deadline = time.monotonic() + seconds
+    while names:
+        brokers = read_state(admin, (), reassignments=False).view.racks()
+        listed = {each.id for each in list_matching_groups(admin, brokers, names)}
+        missing = sorted({*names} - listed)
+        if not missing or time.monotonic() > deadline:
+            return missing
+        time.sleep(POLL_SECONDS)
+    return []
+
+
+def check_exist(missing: Sequence[str]) -> None:
+    """Raise InvalidOptionError if a group is ``missing``."""
+    if missing:
+        raise InvalidOptionError(
+            f"no such group in {MISSING_SECONDS:g} s: {', '.join(missing)}: check the name, or "
+            "grant this user Describe on the group; it would be led from its first consumer on"
+        )
+
+
+def question(plans: Sequence[LeadRow]) -> str:
+    """Return what is asked before groups are joined."""
+    joined = [plan for plan in plans if plan.action and not plan.action.startswith("none: ")]
+    groups = format_count(len(joined), "group")
+    if removes := sum(plan.removes for plan in plans):
+        members = format_count(removes, "member")
+        return f"Evict up to {members} of {groups}? They rejoin at their next heartbeat"
+    return f"Join {groups}? Each rebalances once"
 
 
 def parse_refresh(option: str, text: str | None) -> RefreshPolicy | None:
@@ -278,12 +337,14 @@ def plan_groups(
     plans = []
     for name in names:
         group = found.get(name)
+        action, removes = planned_action(group, lead_options)
         plan = LeadRow(
             group=name,
             state="none" if group is None else group.state,
             protocol="" if group is None else group.protocol,
             members=0 if group is None else len(group.members),
-            action=_action(group, lead_options),
+            action=action,
+            removes=removes,
         )
         if group is not None and group.members and is_stable(group):
             explained = explain_live_group(admin, group, lead_options.host_racks, selectors)
@@ -291,27 +352,82 @@ def plan_groups(
             plan = msgspec.structs.replace(
                 plan,
                 partitions=explanation.partitions,
+                local=explanation.local,
                 off_rack=explanation.off_rack,
+                unknown=explanation.unknown + explanation.unread,
                 optimum=explanation.optimum,
+                reason=_why_no_gain(explained),
             )
         plans.append(plan)
     return plans
 
 
-def _action(group: Group | None, lead_options: LeadOptions) -> str:
+def _why_no_gain(explained: ExplainedGroup) -> str:
+    """Return why leading the group gains nothing; empty if it does."""
+    group, explanation = explained.group, explained.explanation
+    rackless = [each for each in group.members if explained.readers[each.id].rack is None]
+    if len(rackless) == len(group.members):
+        hosts = ",".join(f"{host}=RACK" for host in hosts_of(rackless))
+        return (
+            "nothing to gain yet: its members send no rack (client.rack); without a change of "
+            f"clients: --mapping {hosts}"
+        )
+    if explanation.optimum >= explanation.off_rack:
+        return "nothing to gain: its assignment is the best with these members and leaders"
+    return ""
+
+
+def _take_over(group: Group, lead_options: LeadOptions) -> tuple[str, int]:
+    """Return what a take-over does, and how many members it removes at most."""
+    outside = group.protocol in NO_WAITING
+    others = {each.id: each.instance_id for each in group.members}
+    names = {
+        each.id: each.instance_id or f"{each.client_id} at {','.join(hosts_of([each]))}"
+        for each in group.members
+    }
+    also = removed_with_leader(others, lead_options.take_over, outside=outside)
+    members = format_count(len(others), "member")
+    static = sum(map(bool, others.values())) if not lead_options.take_over.remove_static else 0
+    if outside:
+        if not also:
+            return "wait outside until the group is empty: it has static members", 0
+        return (
+            f"join while all its {members} are removed, and lead: leaders with {group.protocol} "
+            "may fail if a member reads nothing"
+        ), len(also)
+    count = min(len(others), len(also) + 1)
+    up_to = f"up to {count}" if also else "1"
+    text = f"join, remove {up_to} of {members}, and lead: its leader, which brokers do not name"
+    if also:
+        shown = format_list([names[member] for member in also])
+        text += f", and those that would lead before this process ({shown})"
+    if static:
+        text += f"; wait if its leader is one of {format_count(static, 'static member')}"
+    return text, count
+
+
+def planned_action(group: Group | None, lead_options: LeadOptions) -> tuple[str, int]:
+    """Return what leading the group begins with, and how many members it removes at most."""
     if group is not None:
         reason = why_refused(
             group.kind, group.protocol_type, group.protocol, lead_options.protocols
         )
         if reason is not None:
-            return f"none: {reason}"
+            return f"none: {reason}", 0
         if group.kind is GroupKind.MANUAL:
-            return "join when it has consumers: it has only committed offsets"
+            return "join when it has consumers: it has only committed offsets", 0
     if group is None or not group.members:
-        return "join, and lead from the first consumer on"
+        return "join, and lead from the first consumer on", 0
+    if group.leader is not None:
+        return "join, and lead when the rackward lead that leads it leaves", 0
+    if group.protocol in OWN_PROTOCOLS:
+        return (
+            f"none needed: its members use {group.protocol}, which assigns by the racks of "
+            "leaders; join, and lead only when its leader leaves"
+        ), 0
     if lead_options.take_over.mode is TakeOver.WAIT:
-        return "join, and lead when its leader leaves"
-    return REMOVE
+        return "join, and lead when its leader leaves", 0
+    return _take_over(group, lead_options)
 
 
 def show_status(leader: GroupLeader, as_json: bool) -> None:
@@ -328,7 +444,7 @@ def show_status(leader: GroupLeader, as_json: bool) -> None:
                 for group in set(status) - set(shown):
                     print_json_line("lead", "status", group_status(group))
             elif console.is_terminal:
-                console.print(_table([group_status(group) for group in status]))
+                show_rows([group_status(group) for group in status], console)
             shown = status
         if leader.failure is not None:
             raise leader.failure
@@ -352,14 +468,45 @@ def group_status(status: LeadStatus) -> LeadRow:
     )
 
 
-def _table(rows: Sequence[LeadRow]) -> Table:
-    figures = map(number, ("Mem-\nbers", "Parti-\ntions", "Off-\nrack", "At\nbest"))
-    planned = any(row.action for row in rows)
-    last = ("Action",) if planned else ("Last rebalance", "Note")
-    shown = table("Group", "State", "Assignor", *figures, *last)
+def show_rows(rows: Sequence[LeadRow], console: Console) -> None:
+    """Print groups as a table in pipes; on a terminal as lines below each name, which is whole."""
+    if console.soft_wrap:
+        console.print(_table(rows))
+        return
     for row in rows:
-        counts = (row.members, row.partitions, row.off_rack, row.optimum)
-        more = (row.action,) if planned else (row.last_rebalance, row.reason)
+        console.print(escape_controls(row.group), style="bold", soft_wrap=True)
+        for line in _lines(row):
+            console.print(Padding(escape_controls(line), (0, 0, 0, 2)))
+
+
+def _lines(row: LeadRow) -> Iterator[str]:
+    """Yield the state and figures of a group, and what is or would be done about it."""
+    figures = [", ".join(filter(None, (row.state, row.protocol)))]
+    if row.members:
+        figures.append(format_count(row.members, "member"))
+    if row.partitions is not None and row.off_rack is not None:
+        counts = (
+            (row.local, "local"),
+            (row.off_rack, "off-rack"),
+            (row.unknown, "unknown"),
+            (row.optimum, "off-rack at best"),
+        )
+        known = ", ".join(f"{count:,} {name}" for count, name in counts if count is not None)
+        figures.append(f"{format_count(row.partitions, 'partition')}: {known}")
+    if row.last_rebalance:
+        figures.append(f"rebalanced {row.last_rebalance}")
+    yield "; ".join(figures)
+    yield from filter(None, (row.action, row.reason))
+
+
+def _table(rows: Sequence[LeadRow]) -> Table:
+    headings = ("Members", "Partitions", "Local", "Off-rack", "Unknown", "At best")
+    planned = any(row.action for row in rows)
+    last = ("Action", "Note") if planned else ("Last rebalance", "Note")
+    shown = table("Group", "State", "Assignor", *map(number, headings), *last)
+    for row in rows:
+        counts = (row.members, row.partitions, row.local, row.off_rack, row.unknown, row.optimum)
+        more = (row.action if planned else row.last_rebalance, row.reason)
         cells = (row.group, row.state, row.protocol, *counts, *more)
         shown.add_row(*("-" if cell in (None, "") else text(cell) for cell in cells))
     return shown

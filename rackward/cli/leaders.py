@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from placement_core import RackwardError
+from rack_traffic.advice import assigned_by_rackward
 from rackward.cli import leaders_plan, options
 from rackward.cli.commands import command_group
 from rackward.cli.options import BatchOptions, ClusterOptions
@@ -21,7 +22,7 @@ from rackward.cli.placement.apply import (
     PlanArgument,
     run_plan,
 )
-from rackward.groups.readers import assigned_by_rackward, find_groups
+from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, ClusterState, read_state
 from rackward.reassignment import (
     ExecutionOptions,

@@ -41,9 +41,10 @@ Examples:
   rackward top --once                  one frame, as text in a pipe
   rackward top --svg top.svg           one frame as a picture
 
-It is read-only. Columns: share of partitions that are not off-rack, bytes a second across racks (~:
-as written, since the group has committed nothing), lag in records, cost a month, who assigns the
-partitions, time since the last rebalance that was seen, and the bytes across racks in each pass.
+It is read-only. Columns: share of partitions that are local (+: the racks of some are unknown),
+bytes a second across racks (~: as written, since the group has committed nothing), lag in records,
+cost a month, who assigns the partitions, time since the last rebalance that was seen, and the bytes
+across racks in each pass.
 Wide terminals have more columns.
 
 \b

@@ -16,7 +16,7 @@ from rich.text import Text
 from assignors.explain import partition_ranges
 from placement_core import InvalidOptionError
 from rack_traffic.report.format import Currency, cut_middle
-from rackward.cli.audit import NO_GROUPS, UNKNOWN, client_text, cost, headline, locality, notes
+from rackward.cli.audit import NO_GROUPS, client_text, cost, headline, locality, notes
 from rackward.cli.explain import show_explanation
 from rackward.cli.output import NO_RACK, EscapingConsole, escape_controls
 from rackward.groups.audit_report import CrossRackReads
@@ -43,6 +43,7 @@ COLUMNS = (
     ("members", 8, 120),
     ("partitions", 11, 120),
     ("off-rack", 9, 120),
+    ("unknown", 8, 120),
     ("client, assignor", -48, 180),
 )
 SORTS = ("group", *(title for title, _, _ in COLUMNS))
@@ -144,7 +145,7 @@ def _cells(live: LiveGroup, cluster: LivePass, status: Mapping[str, Any]) -> Cel
     if status.get("state", "leading") != "leading":
         leader = status["state"]
     assumed = "~" if group.rate_source is RateSource.WRITTEN else ""
-    shown_cost = cost(group, group.now, Currency(cluster.report.currency))
+    shown_cost = cost(group.now, Currency(cluster.report.currency))
 
     def rate(value: float) -> str:
         return f"{assumed if value else ''}{format_bytes(value)}" if cluster.measured else ""
@@ -166,6 +167,7 @@ def _cells(live: LiveGroup, cluster: LivePass, status: Mapping[str, Any]) -> Cel
         "members": (count(group.members), -(group.members or 0)),
         "partitions": (count(group.partitions), -group.partitions),
         "off-rack": (count(now.off_rack), -now.off_rack),
+        "unknown": (count(now.unknown_partitions), -now.unknown_partitions),
         "client, assignor": (client_text(group), client_text(group)),
     }
 
@@ -214,6 +216,7 @@ def _summary(cluster: LivePass, faults: Sequence[str], width: int) -> Iterator[T
     text = "measuring rates"
     if cluster.measured:
         text = f"across racks {format_bytes(now.crossing)}/s of {format_bytes(rate)}/s"
+        text += f", unknown {format_bytes(now.unknown)}/s" if now.unknown else ""
         text += f", {Currency(report.currency).text(now.cost)} a month"
     clock = f"  {cluster.at:%H:%M:%S} UTC, {cluster.seconds:.1f} s"
     yield Text(_fit(text, -max(len(text), min(width, 200) - len(clock))) + clock)
@@ -268,8 +271,9 @@ def _table(
             line.append(f" {escape_controls('; '.join(notes(live.audit)))}", style="yellow")
         else:
             for title, size in columns:
-                local = title == "local" and cells[title][0] != UNKNOWN
-                style = ("red" if live.audit.now.off_rack else "green") if local else ""
+                now, style = live.audit.now, ""
+                if title == "local":
+                    style = "red" if now.off_rack else "" if now.unknown_partitions else "green"
                 line.append(f" {_fit(escape_controls(cells[title][0]), size)}", style=style)
         if room is not None and live.audit.group == view.selected:
             line.stylize("reverse")

@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from rack_traffic.advice import CLASSIC
 from rackward.collector.config import Selection
 from rackward.collector.listeners import LISTENER_KEYS, broker_listeners, canonical_address
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, AdminError, ClusterState
 from rackward.kafka.configs import REPLICA_SELECTOR
-from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
+from rackward.kafka.groups import CONSUMER, Group, GroupMember, ListedGroup
 from rackward.kafka.metadata import read_topics, unauthorized_topics
 from rackward.kafka.tolerant_reader import Logs, TolerantReader
 from rackward.units import format_count, format_list

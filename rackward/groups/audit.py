@@ -31,11 +31,23 @@ from placement_core import (
     ClusterView,
     InvalidOptionError,
     TopicPartition,
+    is_off_rack,
     parse_rack,
     source_rack,
 )
 from placement_core.audit import Finding, audit
 from placement_core.leaders import components, plan_leaders
+from rack_traffic.advice import (
+    BALANCED_BY_TOPIC,
+    MAX_HOSTS,
+    PRODUCER_STEP,
+    RANGE,
+    NextStep,
+    can_be_reassigned,
+    hosts_of,
+    libraries_of,
+    rackless_steps,
+)
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
 from rack_traffic.report.format import Currency
@@ -57,19 +69,8 @@ from rackward.groups.audit_report import (
 )
 from rackward.groups.explain import ExplainedGroup, check_explainable, explain_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import (
-    PRODUCER_STEP,
-    Gains,
-    NextStep,
-    can_be_reassigned,
-    finding_text,
-    led_by,
-    libraries_of,
-    next_steps,
-)
+from rackward.groups.next_steps import Gains, finding_text, led_by, next_steps
 from rackward.groups.readers import (
-    BALANCED_BY_TOPIC,
-    RANGE,
     AssignmentKind,
     Reader,
     current_readers,
@@ -194,38 +195,51 @@ class Tariff:
     prices: PriceTable
     cluster: str
     in_sync: Mapping[TopicPartition, frozenset[str]]
-    _pairs: dict[tuple[str | None, str | None], tuple[bool, float | None]] = field(
+    _pairs: dict[tuple[str | None, str | None], tuple[bool | None, float]] = field(
         default_factory=dict
     )
 
-    def reads(self, owners: Owners, leader_racks: LeaderRacks, rates: Rates) -> CrossRackReads:
-        """Return what is read from leaders in ``leader_racks``, or followers, by ``owners``."""
-        off_rack, crossing, unknown, cost = 0, 0.0, 0.0, 0.0
-        for tp, readers in owners.items():
-            if tp not in leader_racks:
+    def reads(
+        self,
+        partitions: Iterable[TopicPartition],
+        owners: Owners,
+        leader_racks: LeaderRacks,
+        rates: Rates,
+    ) -> CrossRackReads:
+        """Return what is read of ``partitions`` from leaders in ``leader_racks``, or followers, by
+        ``owners``."""
+        # Local, off-rack, unknown.
+        counts, sums, cost = [0, 0, 0], [0.0, 0.0, 0.0], 0.0
+        for tp in partitions:
+            readers = owners.get(tp)
+            if not readers:
+                counts[2] += 1
                 continue
             rate = rates.get(tp, 0.0) / len(readers)
             for reader in readers:
                 pair = self.source(tp, reader, leader_racks), reader.rack
                 if pair not in self._pairs:
                     self._pairs[pair] = self._price(*pair)
-                is_off_rack, price = self._pairs[pair]
-                off_rack += is_off_rack
-                if price is None:
-                    unknown += rate
-                elif is_off_rack:
-                    crossing += rate
-                    cost += rate * price
-        return rounded_reads(off_rack, crossing, unknown, cost / GB * SECONDS_PER_MONTH)
+                off_rack, price = self._pairs[pair]
+                kind = 2 if off_rack is None else int(off_rack)
+                counts[kind] += 1
+                sums[kind] += rate
+                cost += rate * price
+        return rounded_reads(
+            (counts[0], counts[1], counts[2]),
+            (sums[0], sums[1], sums[2]),
+            cost / GB * SECONDS_PER_MONTH,
+        )
 
     def source(self, tp: TopicPartition, reader: Reader, leader_racks: LeaderRacks) -> str | None:
         """Return the rack that a member reads a partition from; None if it is unknown."""
         leader, in_sync = leader_racks[tp], self.in_sync.get(tp, ())
         return source_rack(reader.rack, leader, in_sync, reader.sends_rack)
 
-    def _price(self, source: str | None, member: str | None) -> tuple[bool, float | None]:
-        is_off_rack = parse_rack(source) is not None and parse_rack(source) != parse_rack(member)
-        return is_off_rack, self.prices.price(self.cluster, source, member)
+    def _price(self, source: str | None, member: str | None) -> tuple[bool | None, float]:
+        off_rack = is_off_rack(source, member)
+        price = self.prices.price(self.cluster, source, member) if off_rack else None
+        return off_rack, price or 0.0
 
 
 def audit_reading(
@@ -290,7 +304,10 @@ def audit_reading(
         groups=tuple(sorted(rows, key=lambda row: row.order)),
         writes=writes,
         writes_after=writes_after,
-        steps=(PRODUCER_STEP,) if writes and writes.rack_aware_cost < writes.cost else (),
+        steps=(
+            *auditor.rackless_steps(rows if best else ()),
+            *((PRODUCER_STEP,) if writes and writes.rack_aware_cost < writes.cost else ()),
+        ),
         faults=reading.faults,
         findings=findings,
     )
@@ -388,23 +405,16 @@ class _Auditor:
         if described.reason is not None:
             return described
         owners = current_readers(group, self.host_racks)
-        now = self.tariff.reads(owners, self.leader_racks, rates)
-        partitions = self.partitions_of(topics)
-        sources = [
-            self.tariff.source(tp, reader, self.leader_racks)
-            for tp in partitions
-            for reader in owners.get(tp, ())
-        ]
-        unread = sum(tp not in owners for tp in partitions)
-        unknown = unread + sources.count(None)
-        reads = unread + len(sources)
+        now = self.tariff.reads(self.partitions_of(topics), owners, self.leader_racks, rates)
+        rackless = self._rackless_members(group)
         return structs.replace(
             described,
-            rackless_members=len(self._rackless_members(group)),
-            partitions=reads,
-            local=reads - unknown - now.off_rack,
-            unknown=unknown,
-            rate=round(sum(rates.get(tp, 0.0) for tp in owners if tp in self.leader_racks), 3),
+            rackless_members=len(rackless),
+            rackless_hosts=hosts_of(each for each in group.members if each.id in rackless),
+            partitions=now.partitions,
+            local=now.local,
+            unknown=now.unknown_partitions,
+            rate=round(now.rate, 3),
             rate_source=source,
             now=now,
         )
@@ -422,13 +432,23 @@ class _Auditor:
             unknown=len(read),
             rate=rate,
             rate_source=RateSource.COMMITTED,
-            now=CrossRackReads(unknown=rate),
+            now=CrossRackReads(unknown_partitions=len(read), unknown=rate),
         )
 
     def _rackless_members(self, group: Group) -> frozenset[str]:
         return frozenset(
             member.id for member in group.members if member_rack(member, self.host_racks) is None
         )
+
+    def rackless_steps(self, rows: Iterable[GroupAudit]) -> tuple[NextStep, ...]:
+        """Return how groups with members that send no rack get them; nothing if all send one."""
+        silent = [row for row in rows if row.rackless_members]
+        racks = sorted({rack for rack in self.broker_racks.values() if rack})
+        if not silent or not racks:
+            return ()
+        libraries = [each.library for row in silent for each in row.libraries]
+        hosts = sorted({host for row in silent for host in row.rackless_hosts})
+        return rackless_steps(len(silent), libraries, hosts[:MAX_HOSTS], racks, self.mapping)
 
     def _reads_followers(self, group: Group) -> bool:
         return may_read_followers(group, self.reading.selectors)
@@ -458,7 +478,12 @@ class _Auditor:
             at_best = structs.replace(row.now)
             if group.kind is not GroupKind.SHARE:
                 best = _single(partition_readers(found.explanation.best, found.readers))
-                at_best = self.tariff.reads(best, self.leader_racks, self.rates.of(row.group)[0])
+                at_best = self.tariff.reads(
+                    self.partitions_of(row.topics),
+                    best,
+                    self.leader_racks,
+                    self.rates.of(row.group)[0],
+                )
             rows[row.group] = structs.replace(
                 row,
                 assignor=at_best,
@@ -553,15 +578,17 @@ class _Auditor:
     ) -> CrossRackReads:
         """Return what a group reads with other leaders, after its assignor has followed."""
         group, rates, leader_racks = explained.group, self.rates.of(row.group)[0], layout.racks
-        if not row.assignor_usable:
-            return self.tariff.reads(current_readers(group, self.host_racks), leader_racks, rates)
         tps = self.partitions_of(row.topics)
+        if not row.assignor_usable:
+            kept = current_readers(group, self.host_racks)
+            return self.tariff.reads(tps, kept, leader_racks, rates)
         if all(leader_racks[tp] == self.leader_racks[tp] for tp in tps):
             return row.reachable
         # Of a range assignor that assigns several topics together, the layout has upper bounds.
         exact = group.protocol not in BALANCED_BY_TOPIC or len(row.topics) == 1
         if exact and row.group in layout.all_local:
-            return CrossRackReads()
+            rate = sum(rates.get(tp, 0.0) for tp in tps)
+            return rounded_reads((len(tps), 0, 0), (rate, 0.0, 0.0), 0.0)
         by_topic: dict[str, list[str | None]] = {
             topic: [None] * (1 + max(tp.partition for tp in self.by_topic[topic]))
             for topic in row.topics
@@ -572,7 +599,7 @@ class _Auditor:
         racks = {member: reader.rack for member, reader in explained.readers.items()}
         plan = reference_assignor(group).assign(members_of(group, racks), by_topic)
         owners = _single(partition_readers(plan.partitions, explained.readers))
-        return self.tariff.reads(owners, leader_racks, rates)
+        return self.tariff.reads(tps, owners, leader_racks, rates)
 
     def _steps(
         self, row: GroupAudit, explained: ExplainedGroup, sharing: Sequence[str]

@@ -14,10 +14,11 @@ import msgspec
 from assignors.explain import Reason
 from placement_core import RACK_AWARE_SELECTOR
 from placement_core.audit import Finding
+from rack_traffic.advice import Library, NextStep
 from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
-from rackward.groups.next_steps import LedBy, Library, NextStep
+from rackward.groups.next_steps import LedBy
 from rackward.groups.reading import ASSUMED_RECORD_BYTES, RateSource, ReadRates
 from rackward.groups.writes import CrossRackWrites
 from rackward.units import format_count, format_duration
@@ -26,20 +27,39 @@ from rackward.units import format_count, format_duration
 class CrossRackReads(msgspec.Struct, frozen=True):
     """What a group reads with one assignment and one layout of leaders.
 
-    off_rack
-        Partitions that are read from a rack that is known and is not their member's.
-    crossing_bytes_per_second
-        Bytes that are read from another rack; both racks are known.
-    unknown_bytes_per_second
-        Bytes of which the member's rack, or the one that it reads from, is unknown.
+    local, off_rack, unknown_partitions
+        Partitions that are read in their member's rack, in another one, and those that no member
+        reads, or whose member's rack, or the one that it reads from, is unknown.
+    local_bytes_per_second, crossing_bytes_per_second, unknown_bytes_per_second
+        The bytes that are read of each of the three.
     cost_per_month
         Price of the crossing bytes, in the currency of the price table.
     """
 
+    local: int = 0
     off_rack: int = 0
+    unknown_partitions: int = 0
+    local_rate: float = msgspec.field(default=0.0, name="local_bytes_per_second")
     crossing: float = msgspec.field(default=0.0, name="crossing_bytes_per_second")
     unknown: float = msgspec.field(default=0.0, name="unknown_bytes_per_second")
     cost: float = msgspec.field(default=0.0, name="cost_per_month")
+
+    @property
+    def partitions(self) -> int:
+        """All partitions: the sum of the three."""
+        return self.local + self.off_rack + self.unknown_partitions
+
+    @property
+    def rate(self) -> float:
+        """All bytes per second: the sum of the three."""
+        return self.local_rate + self.crossing + self.unknown
+
+    @property
+    def local_share(self) -> float | None:
+        """The share of the partitions that are known to be local; None if no rack is known."""
+        if self.unknown_partitions == self.partitions:
+            return None
+        return self.local / self.partitions
 
 
 class LibraryMembers(msgspec.Struct, frozen=True):
@@ -72,10 +92,12 @@ class GroupAudit(msgspec.Struct, frozen=True, kw_only=True):
         The topics that it reads, and those among them that do not exist, or may not be described.
     rackless_members
         Number of members whose rack is unknown.
+    rackless_hosts
+        The hosts of these members, as `--mapping` takes them; at most 50.
     partitions, local, unknown
-        Numbers of partitions of ``topics``: all, those read in their member's rack, and those that
-        no member reads or that are read from an unknown rack. In a share group, a partition counts
-        once for each member that reads it.
+        Numbers of partitions of ``topics``: all, and those that are ``local`` and
+        ``unknown_partitions`` of ``now``. In a share group, a partition counts once for each member
+        that reads it.
     bytes_per_second, rate_source
         What it reads, and where that comes from.
     now, assignor, layout
@@ -103,6 +125,7 @@ class GroupAudit(msgspec.Struct, frozen=True, kw_only=True):
     missing_topics: tuple[str, ...] = ()
     members: int | None = None
     rackless_members: int = 0
+    rackless_hosts: tuple[str, ...] = ()
     partitions: int = 0
     local: int = 0
     unknown: int = 0
@@ -273,9 +296,15 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 MAX_CLIENT_IDS = 20
 
 
-def rounded_reads(off_rack: int, crossing: float, unknown: float, cost: float) -> CrossRackReads:
-    """Return reads with the digits that are worth printing."""
-    return CrossRackReads(off_rack, round(crossing, 3), round(unknown, 3), round(cost, 4))
+def rounded_reads(
+    partitions: tuple[int, int, int], rates: tuple[float, float, float], cost: float
+) -> CrossRackReads:
+    """Return reads with the digits that are worth printing.
+
+    ``partitions`` and ``rates`` are of what is local, off-rack and unknown.
+    """
+    local, crossing, unknown = (round(rate, 3) for rate in rates)
+    return CrossRackReads(*partitions, local, crossing, unknown, round(cost, 4))
 
 
 def total_reads(reads: Iterable[CrossRackReads | None]) -> CrossRackReads | None:
@@ -284,9 +313,16 @@ def total_reads(reads: Iterable[CrossRackReads | None]) -> CrossRackReads | None
     if not known:
         return None
     return rounded_reads(
-        sum(each.off_rack for each in known),
-        sum(each.crossing for each in known),
-        sum(each.unknown for each in known),
+        (
+            sum(each.local for each in known),
+            sum(each.off_rack for each in known),
+            sum(each.unknown_partitions for each in known),
+        ),
+        (
+            sum(each.local_rate for each in known),
+            sum(each.crossing for each in known),
+            sum(each.unknown for each in known),
+        ),
         sum(each.cost for each in known),
     )
 

@@ -13,15 +13,22 @@ from placement_core import (
     ClusterView,
     InvalidOptionError,
     TopicPartition,
+    is_off_rack,
     parse_rack,
     source_rack,
 )
 from placement_core.leaders import CurrentAssignment, plan_leaders
+from rack_traffic.advice import (
+    NextStep,
+    assigned_by_rackward,
+    assignor_is_fixed,
+    rack_steps,
+    reference_protocol,
+)
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import assignor_is_fixed, finding_text, remedy_advice
+from rackward.groups.next_steps import finding_text, remedy_advice
 from rackward.groups.readers import (
     Reader,
-    assigned_by_rackward,
     current_assignment,
     current_readers,
     in_sync_racks,
@@ -30,7 +37,6 @@ from rackward.groups.readers import (
     partition_readers,
     readers_by_id,
     reference_assignor,
-    reference_protocol,
     topics_read,
     why_no_readers,
 )
@@ -46,8 +52,9 @@ class RackLocality(msgspec.Struct, frozen=True):
         None: unknown.
     leaders
         Partitions that are led in the rack.
-    reads, local
-        Partitions assigned to the rack's members, and those of them that they read in the rack.
+    reads, local, off_rack, unknown
+        Partitions assigned to the rack's members, and those of them that they read in the rack, in
+        another one, and from an unknown rack. If this rack is unknown, all are ``unknown``.
     """
 
     rack: str | None
@@ -55,10 +62,13 @@ class RackLocality(msgspec.Struct, frozen=True):
     members: int
     reads: int
     local: int
+    off_rack: int
+    unknown: int
 
 
 class MemberLocality(msgspec.Struct, frozen=True):
-    """A member, its partitions, and those of them that it reads in its rack."""
+    """A member, its partitions, and those of them that it reads in its rack, in another one, and
+    those of which one of the two racks is unknown."""
 
     id: str
     instance_id: str | None
@@ -67,6 +77,8 @@ class MemberLocality(msgspec.Struct, frozen=True):
     rack: str | None
     partitions: int
     local: int
+    off_rack: int
+    unknown: int
 
 
 class LeaderMoves(msgspec.Struct, frozen=True):
@@ -141,16 +153,19 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
         Ids of members of ``rackward lead``: the one that leads the group (None: another member
         does), and those that wait.
     local, off_rack, unknown, unread
-        Partitions that are read in their member's rack, in another one, from an unknown rack, and
-        by no member. In a share group, a partition counts once for each member that reads it.
-    optimum
-        The fewest off-rack partitions of a balanced assignment.
+        Partitions that are read in their member's rack, in another one, those of which one of the
+        two racks is unknown, and those that no member reads. In a share group, a partition counts
+        once for each member that reads it.
+    optimum, unknown_at_best
+        ``off_rack`` and ``unknown`` of the best balanced assignment.
     uneven
         Whether the assignment now is not balanced.
     read_from_followers
         Partitions that are read in another rack than their leader's.
     racks
         The unknown rack is last.
+    rack_steps
+        How members whose racks are unknown get one.
     """
 
     group: str
@@ -167,12 +182,14 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int
     unread: int
     optimum: int
+    unknown_at_best: int
     uneven: bool
     assigned_by_rackward: bool
     read_from_followers: int
     racks: Sequence[RackLocality]
     members: Sequence[MemberLocality]
     findings: Sequence[FindingRow]
+    rack_steps: Sequence[NextStep] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +210,11 @@ class ExplainedGroup:
     view: ClusterView
     in_sync: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
-    def summary(self) -> GroupExplanation:
-        """Return the explanation by rack, by member and by reason."""
+    def summary(self, mapping: str | None = None) -> GroupExplanation:
+        """Return the explanation by rack, by member and by reason.
+
+        ``mapping`` is the option ``--mapping``, for the commands that are recommended.
+        """
         group, explanation = self.group, self.explanation
         current = _current_readers(group, self.readers)
         leaders = _sources(self.view, current, {})
@@ -215,6 +235,7 @@ class ExplainedGroup:
             unknown=explanation.unknown,
             unread=explanation.unread,
             optimum=explanation.optimum,
+            unknown_at_best=explanation.unknown_at_best,
             uneven=explanation.uneven,
             assigned_by_rackward=assigned_by_rackward(group),
             read_from_followers=sum(
@@ -223,11 +244,16 @@ class ExplainedGroup:
             racks=self._racks(members),
             members=members,
             findings=[self._finding(finding) for finding in explanation.findings],
+            rack_steps=self._rack_steps(mapping),
         )
+
+    def _rack_steps(self, mapping: str | None) -> tuple[NextStep, ...]:
+        rackless = [each for each in self.group.members if self.readers[each.id].rack is None]
+        racks = sorted({rack for rack in self.view.racks().values() if parse_rack(rack) and rack})
+        return rack_steps(self.group, rackless, racks, mapping) if rackless and racks else ()
 
     def _member(self, member: GroupMember) -> MemberLocality:
         reader = self.readers[member.id]
-        rack = parse_rack(reader.rack)
         # A task of Kafka Streams may have a higher number than a topic has partitions.
         owned = [
             tp
@@ -236,7 +262,7 @@ class ExplainedGroup:
             if (tp := TopicPartition(topic, number)) in self.view.replicas
         ]
         sources = _sources(self.view, dict.fromkeys(owned, reader), self.in_sync)
-        local = 0 if rack is None else sum(parse_rack(each) == rack for each in sources.values())
+        crossed = [is_off_rack(source, reader.rack) for source in sources.values()]
         return MemberLocality(
             id=member.id,
             instance_id=member.instance_id,
@@ -244,7 +270,9 @@ class ExplainedGroup:
             host=member.host,
             rack=reader.rack,
             partitions=len(owned),
-            local=local,
+            local=crossed.count(False),
+            off_rack=crossed.count(True),
+            unknown=len(owned) - len(crossed) + crossed.count(None),
         )
 
     def _racks(self, members: Sequence[MemberLocality]) -> list[RackLocality]:
@@ -259,8 +287,17 @@ class ExplainedGroup:
             key=lambda name: (name is None, name or ""),
         ):
             there = [each for each in members if each.rack == rack]
-            reads, local = sum(each.partitions for each in there), sum(each.local for each in there)
-            rows.append(RackLocality(rack, leaders[rack], len(there), reads, local))
+            rows.append(
+                RackLocality(
+                    rack,
+                    leaders[rack],
+                    len(there),
+                    reads=sum(each.partitions for each in there),
+                    local=sum(each.local for each in there),
+                    off_rack=sum(each.off_rack for each in there),
+                    unknown=sum(each.unknown for each in there),
+                )
+            )
         return rows
 
     def _finding(self, finding: LocalityFinding) -> FindingRow:
@@ -380,12 +417,16 @@ def explain_group(
     if in_sync:
         # Whoever gets a partition may be served by a follower.
         best = partition_readers(explanation.best, readers)
-        optimum = sum(
-            parse_rack(rack) not in (None, parse_rack(best[tp].rack))
-            for tp, rack in _sources(view, best, in_sync).items()
+        crossed = [
+            is_off_rack(rack, best[tp].rack) for tp, rack in _sources(view, best, in_sync).items()
+        ]
+        optimum, local = crossed.count(True), crossed.count(False)
+        explanation = replace(
+            explanation,
+            optimum=optimum,
+            unknown_at_best=explanation.partitions - optimum - local,
+            uneven=explanation.uneven and optimum > explanation.off_rack,
         )
-        uneven = explanation.uneven and optimum > explanation.off_rack
-        explanation = replace(explanation, optimum=optimum, uneven=uneven)
     if remedies and not assigned_by_rackward(group):
         fit = fit_leaders(view, current_assignment(group, host_racks), explanation.off_rack)
         explanation = replace(
@@ -445,6 +486,7 @@ def _explain_shared(
         unknown=sum(len(tps) for reason, tps in found.items() if reason.rack_unknown),
         unread=len(found.get(Reason.UNREAD, ())),
         optimum=off_rack,
+        unknown_at_best=sum(len(tps) for reason, tps in found.items() if not reason.off_rack),
         uneven=False,
         findings=tuple(findings),
     )
@@ -490,9 +532,8 @@ def fit_leaders(view: ClusterView, assignment: CurrentAssignment, off_rack: int)
     leaders = {**view.leaders_or_preferred(), **{tp: row[0] for tp, row in layout.order.items()}}
     after = 0
     for tp in view.replicas:
-        leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
-        if leader_rack is not None:
-            after += sum(parse_rack(rack) != leader_rack for rack in assignment.readers(tp))
+        leader_rack = racks.get(leaders.get(tp, -1))
+        after += sum(is_off_rack(leader_rack, rack) or False for rack in assignment.readers(tp))
     if not layout.moves or after >= off_rack:
         return None
     moves: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -520,6 +561,6 @@ def _possible_remedies(
     if assignor_is_fixed(group):
         impossible.add(RemedyKind.REBALANCE)
     remedies = [each for each in finding.remedies if each.kind not in impossible]
-    if fit is not None and finding.reason.off_rack and finding.reason is not Reason.RACKLESS_MEMBER:
+    if fit is not None and finding.reason.off_rack:
         remedies.insert(1 if finding.reason.fixed_by_rebalance else 0, fit)
     return replace(finding, remedies=tuple(remedies))

@@ -20,12 +20,11 @@ from placement_core import (
 )
 from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, CurrentAssignment
 from placement_core.plugins import parse_properties
+from rack_traffic.advice import BALANCED_BY_TOPIC, assigned_by_rackward
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes
 from rackward.kafka.groups import (
-    CLASSIC,
     DESCRIBE,
-    OWN_PROTOCOLS,
     Group,
     GroupKind,
     GroupMember,
@@ -34,11 +33,6 @@ from rackward.kafka.groups import (
     list_groups,
 )
 from rackward.units import matches_name
-
-BALANCED_BY_TOPIC = frozenset({"range", "leader-rack-aware-range"})
-"""Assignors that balance each topic on its own, instead of all topics together."""
-
-RANGE, COOPERATIVE_STICKY = OWN_PROTOCOLS
 
 
 class AssignmentKind(StrEnum):
@@ -183,16 +177,6 @@ def why_no_readers(group: Group) -> str | None:
         case GroupKind.OTHER:
             return f"it is a group of type {group.protocol_type}, not of consumers"
     return None
-
-
-def assigned_by_rackward(group: Group) -> bool:
-    """Return whether the group's partitions are assigned by the racks of their leaders.
-
-    By an assignor of rackward's, or by ``rackward lead``. Such a group follows when leaders move;
-    any other group keeps its assignment.
-    """
-    by_rackward = group.protocol in OWN_PROTOCOLS or group.leader is not None
-    return group.type == CLASSIC and by_rackward
 
 
 def is_stable(group: Group) -> bool:
@@ -356,13 +340,8 @@ def member_rack(member: GroupMember, host_racks: HostRacks) -> str | None:
     return host_racks.locate(member.rack, member.host)[0]
 
 
-def reference_protocol(group: Group) -> str:
-    """Return the name of rackward's assignor that balances as the group's assignor does."""
-    return RANGE if group.protocol in BALANCED_BY_TOPIC else COOPERATIVE_STICKY
-
-
 def reference_assignor(group: Group) -> Assignor:
-    """Return that assignor, with its default options."""
+    """Return rackward's assignor that balances as the group's does, with its default options."""
     if group.protocol in BALANCED_BY_TOPIC:
         return LeaderRackAwareRange()
     return LeaderRackAwareCooperativeSticky()

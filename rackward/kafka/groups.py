@@ -18,18 +18,13 @@ from assignors.consumer_protocol import (
     split_user_data,
 )
 from placement_core import TopicPartition
+from rack_traffic.advice import CLASSIC, OWN_PROTOCOLS, RACK_AFFINITY
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError, from_code
 from rackward.units import Deadline
 
-CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
-"""Types of groups, as brokers list them."""
-
-STREAMS_PROTOCOL = "stream"
-"""The protocol of Kafka Streams in classic groups, whose assignments have tasks."""
-
-OWN_PROTOCOLS = "leader-rack-aware-range", "leader-rack-aware-cooperative-sticky"
-"""Rackward's assignors."""
+CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
+"""Types of groups beside CLASSIC, as brokers list them."""
 
 LEAD_CLIENT_ID = "rackward-lead"
 """Client id, or its prefix, of the members that ``rackward lead`` joins groups with."""
@@ -38,9 +33,6 @@ LEADER_MARKER = b"\0\0" + b"\0\0\0\1" + b"\0\x0erackward-leads" + b"\0\0\0\0" + 
 """The assignment of such a member if it has assigned the partitions of all members: no partition of
 a topic of this name. It has no user data, with which brokers would refuse to turn the group into
 one of the new protocol."""
-
-RACK_AFFINITY = "rack-affinity"
-"""kafka-go's assignor by racks, whose members send theirs as their user data."""
 
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""

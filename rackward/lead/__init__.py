@@ -4,15 +4,17 @@ from rackward.lead.leader import GroupLeader, list_matched, match_groups
 from rackward.lead.led_group import STATES, LeadOptions, LeadStatus
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
+    NO_WAITING,
     PROTOCOL_STRATEGIES,
     ProtocolStrategy,
     parse_protocols,
     why_refused,
 )
-from rackward.lead.take_over import TakeOver, TakeOverPolicy
+from rackward.lead.take_over import TakeOver, TakeOverPolicy, removed_with_leader
 
 __all__ = [
     "DEFAULT_PROTOCOLS",
+    "NO_WAITING",
     "PROTOCOL_STRATEGIES",
     "STATES",
     "GroupLeader",
@@ -24,5 +26,6 @@ __all__ = [
     "list_matched",
     "match_groups",
     "parse_protocols",
+    "removed_with_leader",
     "why_refused",
 ]

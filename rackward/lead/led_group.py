@@ -651,6 +651,7 @@ class LedGroup:
             self._options.take_over,
             self._take_over,
             now,
+            joined.protocol,
         )
         self._set(WAITING, decision.reason)
         if decision.retry_after is not None:

@@ -34,11 +34,11 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from assignors.consumer_protocol import NO_GENERATION
 from placement_core import RackwardError, TopicPartition
+from rack_traffic.advice import CLASSIC
 from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, AdminError, connect
 from rackward.kafka.client import client_settings
 from rackward.kafka.errors import UNKNOWN_TOPIC, wrap
 from rackward.kafka.groups import (
-    CLASSIC,
     CONSUMER,
     LEAD_CLIENT_ID,
     SHARE,

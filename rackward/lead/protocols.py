@@ -46,9 +46,8 @@ from assignors.encoding import read_members as to_columns
 from assignors.group import Members
 from assignors.model import Assignor
 from placement_core import InvalidOptionError
+from rack_traffic.advice import RACK_AFFINITY, STREAMS_PROTOCOL
 from rackward.kafka.groups import (
-    RACK_AFFINITY,
-    STREAMS_PROTOCOL,
     GroupKind,
     read_affinity_rack,
 )

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from rack_traffic.advice import OWN_PROTOCOLS
 from rackward.kafka.groups import leads_for_rackward
 
 
@@ -85,14 +86,19 @@ def decide(
     policy: TakeOverPolicy,
     state: TakeOverState,
     now: float,
+    protocol: str = "",
 ) -> Decision:
     """Return what member ``me`` does about a ``leader`` that is another member.
 
+    A leader with an assignor of rackward's, which ``protocol`` tells, is not removed: it assigns as
+    this process would.
     Members that would lead before this one are removed with the leader, unless they are static.
     Otherwise each of them would have to be removed in its turn.
     """
     if leads_for_rackward(leader):
         return Decision("another rackward process leads the group")
+    if protocol in OWN_PROTOCOLS:
+        return Decision(f"its members assign by the racks of leaders themselves ({protocol})")
     if policy.mode is TakeOver.WAIT:
         return Decision("its leader is another member: waiting until that leaves the group")
     if any(leads_for_rackward(member) and member < me for member in others):
@@ -134,6 +140,29 @@ def decide_outside(
     return Decision("removing all members", remove=tuple(sorted(others)))
 
 
+def removed_with_leader(
+    others: Mapping[str, str | None], policy: TakeOverPolicy, *, outside: bool
+) -> tuple[str, ...]:
+    """Return the members that a take-over removes whether they lead or not; brokers do not name
+    the leader.
+
+    They would lead before this process, whose id is chosen for the first bucket of the brokers'
+    map. If no id in that bucket is found, there may be more. ``outside``: as `decide_outside`, all
+    or none.
+    """
+    if outside:
+        kept = any(others.values()) and not policy.remove_static
+        return () if kept else tuple(sorted(others))
+    buckets = _bucket_count(len(others) + 1)
+    return tuple(
+        sorted(
+            member
+            for member, instance_id in others.items()
+            if bucket(member, buckets) == 0 and (policy.remove_static or not instance_id)
+        )
+    )
+
+
 def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decision | None:
     """Return a decision to wait if members were removed too often or a moment ago."""
     if state.attempts >= policy.attempts:
@@ -160,6 +189,14 @@ def bucket(member_id: str, buckets: int) -> int:
     return (code ^ (code >> 16)) & (buckets - 1)
 
 
+def _bucket_count(members: int) -> int:
+    """Return the number of buckets of a map that has grown to so many members."""
+    buckets = 16
+    while members > buckets * 3 // 4:
+        buckets *= 2
+    return buckets
+
+
 def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
     """Return those of ``others`` that are before ``candidate`` in the map, if it joins last.
 
@@ -167,9 +204,7 @@ def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
     more buckets than its members need, and another order. Then the first attempt to lead next
     fails.
     """
-    buckets = 16
-    while len(others) + 1 > buckets * 3 // 4:
-        buckets *= 2
+    buckets = _bucket_count(len(others) + 1)
     own = bucket(candidate, buckets)
     return [member for member in others if bucket(member, buckets) <= own]
 

@@ -155,6 +155,7 @@ def ranking_row(
         "saving_per_month": monthly * (now - after),
         "locality_now": 1 - now,
         "locality_after": 1 - after,
+        "unknown_now": 0.0,
         "scenario": changed,
         "change": CHANGES[changed],
         **more,

@@ -45,7 +45,9 @@
   const collator = new Intl.Collator("en", { numeric: true });
   const words = new Set(["group", "cluster", "change"]);
   const textOf = (column, row) => column === "group" ? groups.group[row]
-    : column === "cluster" ? groups.clusters[groups.cluster[row]] : groups.changes[groups.change[row]];
+    : column === "cluster" ? groups.clusters[groups.cluster[row]] : changeOf(row);
+  // Changes of several groups are one text, in which {group} stands for the name.
+  const changeOf = (row) => groups.changes[groups.change[row]].replaceAll("{group}", () => groups.group[row]);
 
   const arrange = () => {
     const query = at("filter").value.trim().toLowerCase();
@@ -92,7 +94,7 @@
     ["now", "Per month", (row) => money(groups.now[row])],
     ["after", "After", (row) => money(groups.after[row])],
     ["saving", "Saving", (row) => groups.saving[row] > 0 ? money(groups.saving[row]) : none],
-    ["change", "Change", (row) => groups.changes[groups.change[row]]],
+    ["change", "Change", changeOf],
     ["reliability", "Reliability", (row) => groups.levels[groups.reliability[row]][1]],
   ];
   const showGroups = () => {

@@ -80,18 +80,19 @@ def _print_ranking(rows: list[dict[str, Any]]) -> None:
         "saving",
         "local now",
         "local after",
+        "unknown",
         "change",
     ):
         left = name in ("cluster", "group", "change")
         ranking.add_column(name, justify="left" if left else "right")
     for row in rows[:_MAX_GROUPS]:
         costs = (row["cost_per_month_now"], row["cost_per_month_after"], row["saving_per_month"])
-        localities = (row["locality_now"], row["locality_after"])
+        localities = (row["locality_now"], row["locality_after"], row["unknown_now"])
         ranking.add_row(
             row["cluster"],
             row["group"],
             *(f"{cost:,.2f}" for cost in costs),
-            *("" if share is None else f"{share:.0%}" for share in localities),
+            *("unknown" if share is None else f"{share:.0%}" for share in localities),
             row["change"],
         )
     console = table_console(False)

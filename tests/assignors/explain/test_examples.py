@@ -127,6 +127,17 @@ def test_a_member_without_a_rack() -> None:
     assert explanation.findings[0].members == ("m1",)
 
 
+def test_what_rackless_members_read_is_unknown() -> None:
+    """It is neither local nor across racks, now and at best."""
+    explanation = explain_best(members("??"), {"t": "aabb"})
+    assert (explanation.local, explanation.off_rack, explanation.unknown) == (0, 0, 4)
+    assert (explanation.optimum, explanation.unknown_at_best) == (0, 4)
+    assert [each.reason for each in explanation.findings] == [Reason.RACKLESS_MEMBER]
+    some = explain(members("a?"), {"t": "aabb"}, {"m0": {"t": [2, 3]}, "m1": {"t": [0, 1]}}, STICKY)
+    assert (some.local, some.off_rack, some.unknown) == (0, 2, 2)
+    assert (some.optimum, some.unknown_at_best) == (0, 2)
+
+
 def test_leaders_without_a_rack() -> None:
     leaders = {"t": ["a", None, None, "a"]}
     brokers = {("t", 0): 7, ("t", 1): 8, ("t", 3): 7}

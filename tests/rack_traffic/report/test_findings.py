@@ -37,8 +37,8 @@ def test_changes_are_grouped_by_scenario_largest_saving_first() -> None:
     groups.append(group("ranged", CROSSES, change(400.0, "rackward_range")))
     actual = findings(summary_of(*groups), DOLLAR)
     assert [(each.priority, each.headline, each.saving_per_month) for each in actual[:2]] == [
-        ("act", "Move 1 group to rackward's Range assignor", 400.0),
-        ("act", "Move 5 groups to rackward's CooperativeSticky assignor", 150.0),
+        ("act", "Assign 1 group by the racks of leaders, as Range", 400.0),
+        ("act", "Assign 5 groups by the racks of leaders, as CooperativeSticky", 150.0),
     ]
     assert actual[1].detail.startswith("Start with g0 ($50.00), g1 ($40.00), g2 ($30.00).")
     assert actual[0].reliability == "measured"
@@ -159,15 +159,19 @@ def test_groups_of_several_clusters_are_named_with_their_cluster() -> None:
     assert first.detail.startswith("Start with east / billing ($20.00), west / billing ($10.00).")
 
 
-def test_saving_of_a_layout_includes_groups_that_pay_more() -> None:
-    layout = "rackward_after_leader_layout"
+def test_the_savings_of_findings_add_up_to_the_total() -> None:
+    """A layout may cost a group more, also one that brokers assign."""
     groups = [
-        group("g", CROSSES, change(900.0, layout)),
-        group("h", CROSSES, change(-50.0, layout)),
+        group("g", CROSSES, change(900.0, "rackward_after_leader_layout")),
+        group("h", CROSSES, change(-50.0, "rackward_after_leader_layout")),
+        group("i", CROSSES, change(-30.0, "leader_layout")),
+        group("j", CROSSES, change(7.0)),
     ]
-    (first, *_) = findings(summary_of(*groups), DOLLAR)
-    assert first.headline.startswith("Lay out leaders for 2 groups")
-    assert first.saving_per_month == 850.0
+    summary = summary_of(*groups)
+    first, second, *_ = findings(summary, DOLLAR)
+    assert first.headline == "Lay out leaders for 3 groups together"
+    assert (first.saving_per_month, second.saving_per_month) == (820.0, 7.0)
+    assert summary.saving_per_month == 827.0
 
 
 def test_missing_hours() -> None:

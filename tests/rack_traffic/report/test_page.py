@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -18,10 +19,11 @@ from rack_traffic.report.model import (
     HourTotal,
     PairTotal,
     RejectedRows,
+    ScenarioTotal,
     Summary,
     Traffic,
 )
-from rack_traffic.report.page import PageOptions, render_page
+from rack_traffic.report.page import PageOptions, group_columns, render_page
 from tests.support.traffic_report import NOW, change, group, scenario, summary_of
 from tests.support.traffic_report import SUMMARY_START as START
 
@@ -196,7 +198,24 @@ def test_the_key_figures_are_at_the_top() -> None:
         assert each in " ".join(top.split()), each
 
 
+def test_what_crosses_is_one_percentage_of_all_bytes() -> None:
+    """Half of the bytes have no rack: 15 of 100 cross, not 30 % of the rest."""
+    traffic = Traffic(35, 15, 50, cost=1.0)
+    current = ScenarioTotal("as_is", 1, 0, 20.0, 35, 15, 50, 0, 0)
+    page = page_of(summary_of(group("g", traffic, change(5.0)), scenarios=(current,)))
+    assert page.count("15.0 %") + page.count("15.0\u00a0%") >= 3
+    assert "30.0" not in page
+    assert "(the racks of 50.0\u00a0% are unknown)" in page
+
+
 def test_the_page_of_ten_thousand_groups_is_small() -> None:
-    groups = [group(f"team-{n}-consumer", Traffic(n, n), change(1.0)) for n in range(10_000)]
+    names = [f"team-{n}-consumer" for n in range(10_000)]
+    lead = [f"run rackward lead: rackward lead {name} --take-over remove" for name in names]
+    groups = [
+        group(name, Traffic(n, n), replace(change(1.0), text=lead[n]))
+        for n, name in enumerate(names)
+    ]
+    columns = group_columns(groups)
+    assert columns["changes"] == ["run rackward lead: rackward lead {group} --take-over remove"]
     text = page_of(summary_of(*groups))
     assert len(text.encode()) < 1_500_000

@@ -54,6 +54,16 @@ def test_the_table_fits_80_columns() -> None:
     assert "0 % (83.3 %) 100 % librdkafka, new protocol, uniform" in plain
     assert "(...) hypothetical: the assignor is fixed, but leaders can move" in plain
     assert "unknown unknown unknown Java, range unknown" in plain
+    assert (
+        "Read by groups: 84 partitions, 7.26 TB a day "
+        "Read locally: 0 partitions, 0 B a day "
+        "Rack unknown: 12 partitions, 1.04 TB a day (1 group sends no rack) "
+        "Read across racks: 72 partitions, 6.22 TB a day, $3,784 a month" in plain
+    )
+    first = plain.split("Next steps ")[1]
+    assert first.startswith("1 group sends no rack, so what crosses is unknown: set the rack of")
+    assert "Java: client.rack=RACK" in first
+    assert "--mapping 10.0.0.1=RACK" in first
     assert REFUSED in plain
     assert "has no members (state Empty)" in plain
     assert "missing, or without Describe: 1 topic (x)" in plain
@@ -137,7 +147,10 @@ def test_the_list_of_groups(width: int) -> None:
     plain = " ".join(text.split())
     order = [plain.index(f"{name} ") for name in ("billing", "fraud", "rackless", "secret")]
     assert order == sorted(order)
-    assert "12 12 0 % 1.04 TB $631" in plain
+    # Members, partitions: local, off-rack and unknown ones, in pipes the local share, and cost.
+    one, unknown = ("", "") if width == 80 else ("0 % ", "unknown ")
+    assert f"3 12 0 12 0 {one}1.04 TB $631" in plain
+    assert f"3 12 0 0 12 {unknown}0 B unknown" in plain
     assert REFUSED in plain
 
 
@@ -148,7 +161,10 @@ def test_json_of_groups(best: bool) -> None:
     assert rows["billing"]["now"]["off_rack"] == 12
     assert rows["secret"]["reason"] == REFUSED
     assert rows["secret"]["now"] is None
-    assert document["totals"]["now"]["off_rack"] == 7 * 12
+    totals = document["totals"]["now"]
+    assert (totals["local"], totals["off_rack"], totals["unknown_partitions"]) == (0, 6 * 12, 12)
+    rackless = rows["rackless"]
+    assert (rackless["now"]["off_rack"], rackless["unknown"], rackless["partitions"]) == (0, 12, 12)
     assert document["racks"] == [{"rack": rack, "brokers": 2} for rack in "abc"]
     assert document["replica_selectors"] == [{"class": None, "brokers": 6}]
     assert rows["search"]["assignor_usable"] is False
@@ -190,6 +206,8 @@ def test_the_page_is_whole_and_escapes_names() -> None:
     assert UNTRUSTED_NAME.replace("\x1b", "\\x1b") in tags.text
     assert REFUSED in tags.text
     assert "rackward lead billing --take-over remove" in tags.text
+    assert "Rack unknown: 12 partitions, 1.04 TB a day (1 group sends no rack)." in tags.text
+    assert "--mapping 10.0.0.1=RACK" in tags.text
     assert "(83.3 %)" in tags.text
     assert "Written (assumed): 691 GB a day, $420 a month; replication $1,261 a month." in tags.text
     assert "Rack-aware writes: save $420 a month" in tags.text

@@ -72,7 +72,7 @@ def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
     assert "At best 50.0 % 6 off-rack if balanced" in text
     assert "rackward leaders plan --group billing -o leaders.json" in text
     plain = " ".join(render(explain(LOPSIDED), width=400).split())
-    assert "Rack a leads 10 partitions, and its member reads 4 in balance" in plain
+    assert "its member reads 4 in balance (too-many-leaders)" in plain
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best" in plain
     assert f"{TOPIC}: 4-9" in plain
 
@@ -102,7 +102,12 @@ def test_mapping_gives_racks_to_members() -> None:
     )
     text = " ".join(render(explain(rackless), width=400).split())
     assert "The racks of 3 members are unknown: see --mapping" in text
-    assert "The racks of the 3 members that read them are unknown" in text
+    assert "The racks of the 3 members that read them are unknown (rackless-member)" in text
+    assert "Locality now unknown 0 of 12 partitions off-rack, 12 unknown At best unknown" in text
+    assert "(no rack) 0 3 12 0 0 12" in text
+    assert "--mapping 10.0.0.7=RACK" in text
+    shown = json_of(explain(rackless))
+    assert (shown["off_rack"], shown["unknown"], shown["optimum"]) == (0, 12, 0)
     mapping = "10.0.0.0/8=b"
     explained = explain(rackless, mapping=mapping)
     assert all(each.rack for each in explained.summary().members)
@@ -117,10 +122,8 @@ def test_another_assignor_and_better_members_are_named() -> None:
     text = " ".join(render(explained, width=400).split())
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
     assert "the group's assignor (range) ignores leader racks" in text
-    assert (
-        "Use the assignor leader-rack-aware-range, or lead the group (rackward lead billing): 0 "
-        "off-rack at best" in text
-    )
+    assert "Run rackward lead (rackward lead billing --take-over remove): 0 off-rack" in text
+    assert "ignores leader racks (not-optimal)" in text
     # The leaders of all six are in the racks of their members.
     assert "Or: Move 6 leaders to the racks of the members that read them: 0 off-rack" in text
     shown = json_of(explained)

@@ -5,15 +5,32 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import cast
 
+import msgspec
 import pytest
 from msgspec import to_builtins
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
-from rackward.cli.lead import app, group_status, parse_refresh, show_status
+from rackward.cli.lead import (
+    LeadRow,
+    app,
+    check_exist,
+    group_status,
+    parse_refresh,
+    planned_action,
+    question,
+    show_rows,
+    show_status,
+)
 from rackward.kafka import CredentialsError
-from rackward.lead import GroupLeader, LeadStatus
+from rackward.kafka.groups import Group, GroupMember
+from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOver, TakeOverPolicy
 from rackward.lead.assigner import AssignmentMetrics
+from rackward.lead.take_over import bucket
+from tests.support.consoles import rendered
+
+FIRST, *_ = (n for n in range(100) if bucket(f"c-{n}", 16) == 0)
+FAR = [n for n in range(100) if bucket(f"c-{n}", 16)][:3]
 
 
 def test_the_refresh_policy() -> None:
@@ -42,6 +59,8 @@ def test_errors_of_the_refresh_policy(text: str, problem: str) -> None:
     [
         (["--remove-static", "g"], "--remove-static without --take-over remove"),
         (["--take-over", "remove", "g"], "confirmation needed but stdin is not a terminal"),
+        (["g"], "confirmation needed but stdin is not a terminal: pass --yes or --dry-run"),
+        (["--json", "g"], "confirmation needed but stdin is not a terminal"),
         (["--protocol", "x", "g"], "--protocol x: write NAME=STRATEGY"),
         (["--mapping", "x", "g"], "--mapping: "),
         (["--health", "8080", "g"], "--health 8080: write HOST:PORT"),
@@ -78,8 +97,119 @@ def test_a_status_as_fields() -> None:
         "generation": 7,
         "members": 3,
         "partitions": 12,
+        "local": None,
         "off_rack": 1,
+        "unknown": None,
         "optimum": 1,
         "last_rebalance": "2026-01-02T03:04:05+00:00",
         "action": None,
+        "removes": 0,
     }
+
+
+LONG = "team-payments.orders-settlement-reconciliation.production.eu-central-1.consumer-group-v2"
+ROW = LeadRow(
+    group=LONG,
+    state="Stable",
+    protocol="cooperative-sticky",
+    members=3,
+    partitions=12,
+    local=2,
+    off_rack=6,
+    unknown=4,
+    optimum=1,
+    action="join, and lead when its leader leaves",
+)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_names_are_never_cut(width: int) -> None:
+    text = rendered(
+        lambda console: show_rows([ROW, group_status(LeadStatus(LONG))], console), width
+    )
+    assert text.replace("\n", "").count(LONG) == 2
+    text = " ".join(text.split())
+    assert "12 partitions: 2 local, 6 off-rack, 4 unknown, 1 off-rack at best" in text
+    assert "join, and lead when its leader leaves" in text
+
+
+def member(number: int, instance_id: str | None = None, rack: str | None = "a") -> GroupMember:
+    share = {"t": (number,)}
+    return GroupMember(
+        f"c-{number}", instance_id, "app", f"/10.0.0.{number}", rack, frozenset("t"), share
+    )
+
+
+def group(*members: GroupMember, protocol: str = "range", leader: str | None = None) -> Group:
+    return Group("g", "classic", "Stable", "consumer", protocol, 1, members, leader)
+
+
+REMOVING = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
+
+
+@pytest.mark.parametrize(
+    ("it", "options", "action", "removes"),
+    [
+        (None, REMOVING, "join, and lead from the first consumer on", 0),
+        (group(member(1)), LeadOptions(), "join, and lead when its leader leaves", 0),
+        (
+            group(*map(member, FAR)),
+            REMOVING,
+            "join, remove 1 of 3 members, and lead: its leader, which brokers do not name",
+            1,
+        ),
+        (
+            group(*map(member, (*FAR[:2], FIRST))),
+            REMOVING,
+            "join, remove up to 2 of 3 members, and lead: its leader, which brokers do not name, "
+            f"and those that would lead before this process (app at 10.0.0.{FIRST})",
+            2,
+        ),
+        (
+            group(member(FAR[0], "s"), member(FAR[1])),
+            REMOVING,
+            "join, remove 1 of 2 members, and lead: its leader, which brokers do not name; wait if "
+            "its leader is one of 1 static member",
+            1,
+        ),
+        (
+            group(member(1), member(2), protocol="roundrobin"),
+            REMOVING,
+            "join while all its 2 members are removed, and lead: leaders with roundrobin may fail "
+            "if a member reads nothing",
+            2,
+        ),
+        (
+            group(member(1), protocol="leader-rack-aware-range"),
+            REMOVING,
+            "none needed: its members use leader-rack-aware-range, which assigns by the racks of "
+            "leaders; join, and lead only when its leader leaves",
+            0,
+        ),
+        (
+            group(member(1), leader="rackward-lead-1"),
+            REMOVING,
+            "join, and lead when the rackward lead that leads it leaves",
+            0,
+        ),
+    ],
+)
+def test_what_leading_begins_with(
+    it: Group | None, options: LeadOptions, action: str, removes: int
+) -> None:
+    assert planned_action(it, options) == (action, removes)
+
+
+def test_the_question_has_the_number_of_members_that_are_removed() -> None:
+    assert question([ROW]) == "Join 1 group? Each rebalances once"
+    removing = msgspec.structs.replace(ROW, removes=2)
+    left_alone = msgspec.structs.replace(ROW, action="none: brokers assign")
+    assert question([removing, ROW, left_alone]) == (
+        "Evict up to 2 members of 2 groups? They rejoin at their next heartbeat"
+    )
+
+
+def test_a_group_that_does_not_exist_is_an_error_of_a_dry_run() -> None:
+    check_exist([])
+    with pytest.raises(InvalidOptionError, match=r"^no such group in 5 s: biling: check the name"):
+        check_exist(["biling"])

@@ -12,6 +12,7 @@ import pytest
 from assignors.explain import Reason, RemedyKind
 from placement_core import RACK_AWARE_SELECTOR, ClusterView, TopicPartition, parse_rack
 from placement_core.leaders import plan_leaders
+from rack_traffic.advice import StepKind, can_be_reassigned
 from rack_traffic.prices import PriceRule, PriceTable
 from rack_traffic.report.format import Currency
 from rack_traffic.writers import parse_writers
@@ -20,7 +21,6 @@ from rackward.groups.audit import SECONDS_PER_MONTH, audit_reading, groups_shari
 from rackward.groups.audit_report import AuditReport, SelectorBrokers
 from rackward.groups.explain import explain_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import StepKind, can_be_reassigned
 from rackward.groups.readers import AssignmentKind, readers_of_groups, topics_read
 from rackward.groups.reading import ClusterReading, GroupReading, RateSource, ReadRates
 from rackward.kafka import ClusterState
@@ -84,6 +84,10 @@ def test_figures_match_explanations_and_layouts(block: int) -> None:
             assert row.local == explanation.local, f"seed {seed}"
             assert row.unknown == explanation.unknown + explanation.unread, f"seed {seed}"
             assert row.partitions == explanation.partitions, f"seed {seed}"
+            for figure in (row.now, row.assignor, row.layout):
+                assert figure.partitions == row.partitions, f"seed {seed}"
+                assert figure.local + figure.off_rack + figure.unknown_partitions == row.partitions
+            assert row.now.rate == pytest.approx(row.rate, abs=0.01), f"seed {seed}"
             crossing = count_crossing(group, state.view, rates.written)
             assert row.now.crossing == pytest.approx(crossing, abs=0.001), f"seed {seed}"
             assert [each.count for each in row.findings] == [
@@ -294,11 +298,17 @@ def test_brokers_and_members_without_racks() -> None:
     shares = group("g", [(0, 1), (2, 3), (4, 5)])
     rackless = replace(shares, members=tuple(replace(each, rack=None) for each in shares.members))
     rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 5.0))
-    (row,) = audit(reading(STATE, rackless), rates).groups
+    report = audit(reading(STATE, rackless), rates)
+    (row,) = report.groups
     assert row.now is not None
-    assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 6, 0)
+    assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 0, 0)
+    assert (row.unknown, row.now.unknown_partitions, row.local) == (6, 6, 0)
     assert (row.now.crossing, row.now.unknown) == (0, 30)
-    assert [step.kind for step in row.steps] == [StepKind.SET_CLIENT_RACK]
+    kinds = [StepKind.SET_CLIENT_RACK, StepKind.MAP_HOSTS]
+    assert [step.kind for step in row.steps] == kinds
+    assert [step.kind for step in report.steps][:2] == kinds
+    assert report.steps[0].text.startswith("1 group sends no rack")
+    assert report.steps[1].lines == ("--mapping 10.0.0.1=RACK",)
     mapped = audit_reading(
         reading(STATE, rackless),
         rates,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rackward.groups.next_steps import (
+from rack_traffic.advice import (
     MAX_GROUPS_IN_COMMAND,
-    Gains,
-    LedBy,
     Library,
     StepKind,
     can_be_reassigned,
-    led_by,
     libraries_of,
-    next_steps,
 )
+from rackward.groups.next_steps import Gains, LedBy, led_by, next_steps
 from rackward.kafka.groups import Group, GroupMember
 
 
@@ -184,14 +181,19 @@ def test_assignor_comes_first_and_commands_are_quoted() -> None:
             StepKind.USE_ASSIGNOR,
             "from assignors.kafka_python import LeaderRackAwareRangeAssignor",
         ),
-        (group("kafkajs", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping HOST=az1,..."),
-        (group("any", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping HOST=az1,..."),
+        (group("kafkajs", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping 10.0.0.1=RACK"),
+        (group("any", can_send_rack=False), StepKind.MAP_HOSTS, "--mapping 10.0.0.1=RACK"),
     ],
 )
 def test_members_without_racks_get_them_first(it: Group, kind: StepKind, line: str) -> None:
     rackless = frozenset(each.id for each in it.members)
-    (step,) = next_steps(it, gains(rackless=rackless, assignor=True))
+    step, *others = next_steps(it, gains(rackless=rackless, assignor=True))
     assert (step.kind, step.lines[0]) == (kind, line)
+    # A mapping needs no change of clients.
+    last = others[-1] if others else step
+    assert last.lines == ("--mapping 10.0.0.1=RACK",)
+    mapped = next_steps(it, gains(rackless=rackless, mapping="h=az2"))[-1]
+    assert mapped.lines == ("--mapping h=az2,10.0.0.1=RACK",)
 
 
 def test_brokers_without_racks_come_before_all() -> None:

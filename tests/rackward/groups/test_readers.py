@@ -8,11 +8,11 @@ import pytest
 
 from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
+from rack_traffic.advice import assigned_by_rackward
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
     Readers,
-    assigned_by_rackward,
     count_rackless_members,
     current_assignment,
     demand_of_group,

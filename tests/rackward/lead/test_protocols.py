@@ -13,6 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
 from placement_core import InvalidOptionError
+from rack_traffic.advice import LED_PROTOCOLS, OWN_PROTOCOLS
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
     PROTOCOL_STRATEGIES,
@@ -231,3 +232,7 @@ def test_a_described_assignment_ignores_what_cannot_be_read() -> None:
     previous = PreviousAssignment.of(members)
     assert [name for name, owned in previous.owned.items() if owned] == ["m"]
     assert list(previous.owned["m"]["t"]) == [1]
+
+
+def test_advice_knows_the_protocols_that_are_answered() -> None:
+    assert {*LED_PROTOCOLS, *OWN_PROTOCOLS} == DEFAULT_PROTOCOLS.keys()

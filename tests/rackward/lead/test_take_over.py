@@ -18,6 +18,7 @@ from rackward.lead.take_over import (
     decide_outside,
     id_cost,
     members_ahead,
+    removed_with_leader,
 )
 
 REMOVE = TakeOverPolicy(TakeOver.REMOVE)
@@ -176,3 +177,36 @@ def test_from_outside_all_members_are_removed_or_none(
 ) -> None:
     state = TakeOverState(removed_at, int(removed_at is not None))
     assert decide_outside(others, policy, state, 1000.0).remove == removed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_dry_run_names_the_members_that_are_removed(seed: int) -> None:
+    """With an id in the first bucket, which 64 tries find for small groups."""
+    others = {f"c-{uuid.UUID(int=seed * 1000 + n)}": None for n in range(3)}
+    me = next(
+        candidate
+        for n in range(10_000)
+        if bucket(candidate := f"{LEAD_CLIENT_ID}-{uuid.UUID(int=n)}", 16) == 0
+    )
+    also = removed_with_leader(others, REMOVE, outside=False)
+    for leader in others:
+        decision = decide(me, leader, others, REMOVE, TakeOverState(), 0.0)
+        assert set(decision.remove) == {leader, *also}
+
+
+def test_static_members_are_not_removed_with_the_leader() -> None:
+    first = next(f"c-{n}" for n in range(1000) if bucket(f"c-{n}", 16) == 0)
+    others = {first: "static", "other": None}
+    assert removed_with_leader(others, REMOVE, outside=False) == ()
+    static = TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
+    assert removed_with_leader(others, static, outside=False) == (first,)
+    assert removed_with_leader(others, REMOVE, outside=True) == ()
+    assert removed_with_leader(others, static, outside=True) == (first, "other")
+
+
+def test_no_member_with_an_assignor_of_rackward_is_removed() -> None:
+    own = "leader-rack-aware-range"
+    decision = decide(ME, "a", {"a": None}, REMOVE, TakeOverState(), 0.0, own)
+    assert decision.remove == ()
+    assert own in decision.reason
+    assert decide(ME, "a", {"a": None}, REMOVE, TakeOverState(), 0.0, "range").remove
