@@ -15,6 +15,7 @@ from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.flow_formats import read_flows
 from rack_traffic.options import EstimationOptions, FlowOptions, Interval
+from rack_traffic.output_tables import MEASURED
 from rack_traffic.pipeline import partition_hours, priced_hours
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
@@ -92,16 +93,18 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     period = _period_condition(options)
     hours = _filtered(partition_hours(validated.snapshots, options.estimation), period)
     _write(hours, F.to_date("hour"), options, "partition_hours", period)
-    log.info("computing bytes and cost per pair of racks and hour")
-    # Read back, so that Spark does not compute the hours a second time.
-    written = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
-    priced = priced_hours(_filtered(written, period), options.prices, options.writers)
-    _write(priced, F.to_date("hour"), options, "hourly", period)
-    hourly = read_table(spark, options.path("hourly"), HOURLY)
-    measured = {}
+    flows, measured = None, {}
     if options.flows is not None:
         log.info("computing bytes of flows")
-        measured = _write_flows(spark, options, options.flows, validated)
+        flows = _write_flows(spark, options, options.flows, validated)
+        sums = flows.groupBy("kind").agg(F.sum("bytes").alias("bytes")).orderBy("kind")
+        measured = {row["kind"]: row["bytes"] for row in sums.collect()}
+    log.info("computing bytes and cost per pair of racks and hour")
+    # Read back, so that Spark does not compute the hours a second time.
+    written = _filtered(read_table(spark, options.path("partition_hours"), PARTITION_HOURS), period)
+    priced = priced_hours(written, options.prices, options.writers, flows)
+    _write(priced, F.to_date("hour"), options, "hourly", period)
+    hourly = read_table(spark, options.path("hourly"), HOURLY)
     summary = {
         "began": began,
         "ended": clock(),
@@ -120,8 +123,8 @@ def _write_flows(
     options: BatchOptions,
     flows: FlowOptions,
     validated: ValidatedSnapshots,
-) -> dict[str, int]:
-    """Write the table ``flows_hourly``; return kind to bytes."""
+) -> DataFrame:
+    """Write the table ``flows_hourly``; return its rows in the period of the job."""
     period = _period_condition(options)
     measured = measured_flows(
         validated.tables["flows"].valid,
@@ -140,9 +143,7 @@ def _write_flows(
         _write(rows, F.to_date("hour"), options, "flows_hourly", period)
     finally:
         measured.unpersist()
-    written = _filtered(read_table(spark, options.path("flows_hourly"), FLOWS_HOURLY), period)
-    sums = written.groupBy("kind").agg(F.sum("bytes").alias("bytes")).orderBy("kind")
-    return {row["kind"]: row["bytes"] for row in sums.collect()}
+    return _filtered(read_table(spark, options.path("flows_hourly"), FLOWS_HOURLY), period)
 
 
 def refuse_stream_tables(spark: SparkSession, options: BatchOptions) -> None:
@@ -217,7 +218,8 @@ def _filtered(rows: DataFrame, condition: str | None) -> DataFrame:
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
     """Return totals of the table HOURLY: its rows, first and last hour, and sums per kind.
 
-    Per kind, ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``.
+    Per kind, ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``; those whose racks
+    flow records tell are ``measured``.
     """
     level = F.col("crossed_level")
     rows = (
@@ -231,6 +233,7 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
             F.sum(F.when(level > 0, F.col("bytes")).otherwise(0)).alias("crossing"),
             F.sum(F.when(level.isNull(), F.col("bytes")).otherwise(0)).alias("unknown"),
             F.sum("estimated_bytes").alias("estimated"),
+            F.sum(F.when(F.col("source") == MEASURED, F.col("bytes")).otherwise(0)).alias(MEASURED),
             F.sum("unsized_offsets").alias("unsized_offsets"),
             F.sum("cost").alias("cost"),
         )

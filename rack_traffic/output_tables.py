@@ -14,6 +14,9 @@ from rack_traffic.snapshot_tables import DOUBLE, INT, LONG, TEXT, TIME, Columns
 
 HOURS_PER_MONTH = 730.0
 
+ASSUMED, MEASURED = "assumed", "measured"
+"""In HOURLY, in the column ``source``: where the racks of producers are known from."""
+
 PARTITION_HOURS: Columns = {
     "cluster": TEXT,
     "kind": TEXT,
@@ -54,9 +57,9 @@ HOURLY: Columns = {
 }
 """Bytes and cost per pair of racks and hour; columns as in PARTITION_HOURS.
 
-``source`` is ``estimated`` (from offsets and sizes of logs, as in PARTITION_HOURS) or ``assumed``:
-the racks of producers are those that ``rack_traffic.writers`` assumes. ``measured`` is reserved for
-bytes that clients or brokers counted per pair of racks.
+Bytes are from offsets and sizes of logs, as in PARTITION_HOURS. ``source`` is MEASURED if the racks
+of producers are those of flow records, ASSUMED if they are those that ``rack_traffic.writers``
+assumes, else ``estimated``.
 
 ``crossed_level`` is 0 within one rack, else the topmost level at which the racks differ: 1 is the
 top level of rack paths, and the only level of plain rack names. It is null if a rack is unknown,

@@ -29,6 +29,7 @@ from rack_traffic.transforms.hours import (
 from rack_traffic.transforms.log_growth import log_growth
 from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import PARTITION, partition_states
+from rack_traffic.transforms.writer_racks import measured_racks
 from rack_traffic.writers import Writers
 
 _CONSUMED_KEYS = ("cluster", "group", "topic", "partition")
@@ -77,23 +78,34 @@ _PRICED_PAIRS = pa.schema(
 )
 
 
-def priced_hours(partition_hours: DataFrame, prices: PriceTable, writers: Writers) -> DataFrame:
-    """Return the table HOURLY from rows of PARTITION_HOURS.
+def priced_hours(
+    partition_hours: DataFrame,
+    prices: PriceTable,
+    writers: Writers,
+    flows: DataFrame | None = None,
+) -> DataFrame:
+    """Return the table HOURLY from rows of PARTITION_HOURS, and of FLOWS_HOURLY if there are flows.
 
-    They are read twice: a job collects their pairs of racks, of which there are few.
+    Both are read twice: jobs collect their pairs of racks, of which there are few.
     """
     pairs = {tuple(pair) for pair in rack_pairs(partition_hours).collect()}
     declared = {rack for shares in writers.shares.values() for rack in shares}
     racks_of: dict[str, set[str]] = {}
     for cluster, _, _, rack in pairs:
         racks_of.setdefault(cluster, {*declared}).add(rack)
+    measured = None
+    if flows is not None:
+        measured = measured_racks(flows)
+        named = measured.select("cluster", F.explode("measured.rack").alias("rack")).distinct()
+        for cluster, rack in named.filter("rack is not null").collect():
+            racks_of.setdefault(cluster, {*declared}).add(rack)
     keys = {
         (cluster, kind, source, rack)
         for cluster, kind, known, rack in pairs
         for source in (racks_of[cluster] if known is None and kind == "produce" else [known])
     }
     priced = partition_hours.sparkSession.createDataFrame(priced_pairs(keys, prices))
-    return hourly(partition_hours, writers, priced)
+    return hourly(partition_hours, writers, measured, priced)
 
 
 def priced_pairs(keys: Iterable[PriceKey], prices: PriceTable) -> pa.Table:

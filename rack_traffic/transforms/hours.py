@@ -12,8 +12,10 @@ from itertools import accumulate, pairwise
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from rack_traffic.output_tables import ASSUMED
 from rack_traffic.prices import GB
 from rack_traffic.schemas import HOURLY
+from rack_traffic.transforms.writer_racks import WRITTEN_TO, part_of, with_measured
 from rack_traffic.writers import ALL_TOPICS, Writers
 
 HOUR_US = 3_600_000_000
@@ -130,15 +132,21 @@ def rack_pairs(partition_hours: DataFrame) -> DataFrame:
     return partition_hours.select(*PRICE_KEY).filter(F.col("to_rack").isNotNull()).distinct()
 
 
-def hourly(partition_hours: DataFrame, writers: Writers, priced_pairs: DataFrame) -> DataFrame:
+def hourly(
+    partition_hours: DataFrame,
+    writers: Writers,
+    measured: DataFrame | None,
+    priced_pairs: DataFrame,
+) -> DataFrame:
     """Return the table HOURLY from rows of PARTITION_HOURS.
 
+    ``measured`` is the result of `writer_racks.measured_racks`, None without flows.
     ``priced_pairs`` has the columns PRICE_KEY, ``crossed_level`` and ``price_per_gb``.
     """
     keys = ("cluster", "kind", "group", "topic", *RACKS, "hour")
     sums = partition_hours.groupBy(*keys).agg(*(F.sum(name).alias(name) for name in SIZES))
     read = sums.filter(F.col("kind") == "consume").withColumn("source", F.lit("estimated"))
-    appended = _with_producers(sums.filter(F.col("kind") != "consume"), writers)
+    appended = _with_producers(sums.filter(F.col("kind") != "consume"), writers, measured)
     # A pair with an unknown rack has no match, so its level, price and cost are null.
     with_price = read.unionByName(appended).join(
         F.broadcast(priced_pairs), on=list(PRICE_KEY), how="left"
@@ -149,33 +157,32 @@ def hourly(partition_hours: DataFrame, writers: Writers, priced_pairs: DataFrame
     )
 
 
-def _with_producers(appended: DataFrame, writers: Writers) -> DataFrame:
+def _with_producers(appended: DataFrame, writers: Writers, measured: DataFrame | None) -> DataFrame:
     """Divide produced bytes of unknown racks among those of the producers; add ``source``.
 
     The racks of an hour are those of that hour's rows, so that the result does not depend on which
     hours are computed together. A part has what the rounded total grows by: the parts add up.
     """
     of_hour = Window.partitionBy("cluster", "hour")
+    rows = appended.withColumn("racks", F.array_sort(F.collect_set("to_rack").over(of_hour)))
     count = F.size("racks")
     parts = F.transform(
         "racks",
-        lambda rack, number: F.struct(
-            rack.alias("rack"),
-            (number / count).alias("low"),
-            ((number + 1) / count).alias("high"),
-        ),
+        lambda rack, number: part_of(rack, number / count, (number + 1) / count, F.lit(ASSUMED)),
     )
-    for topic, shares in sorted(writers.shares.items(), key=lambda each: each[0] != ALL_TOPICS):
-        of_topic = F.lit(topic == ALL_TOPICS) | (F.col("topic") == topic)
-        parts = F.when(of_topic, _declared(shares)).otherwise(parts)
+    if ALL_TOPICS in writers.shares:
+        parts = _declared(writers.shares[ALL_TOPICS])
+    if measured is not None:
+        rows = rows.join(F.broadcast(measured), on=list(WRITTEN_TO), how="left")
+        parts = with_measured(parts)
+    for topic, shares in writers.shares.items():
+        if topic != ALL_TOPICS:
+            parts = F.when(F.col("topic") == topic, _declared(shares)).otherwise(parts)
     is_unknown = (F.col("kind") == "produce") & F.col("from_rack").isNull()
-    is_assumed = is_unknown & F.col("to_rack").isNotNull()
-    whole = F.struct(
-        F.col("from_rack").alias("rack"), F.lit(0.0).alias("low"), F.lit(1.0).alias("high")
-    )
+    is_divided = is_unknown & F.col("to_rack").isNotNull()
+    whole = part_of(F.col("from_rack"), F.lit(0.0), F.lit(1.0), F.lit("estimated"))
     return (
-        appended.withColumn("racks", F.array_sort(F.collect_set("to_rack").over(of_hour)))
-        .withColumn("part", F.explode(F.when(is_assumed, parts).otherwise(F.array(whole))))
+        rows.withColumn("part", F.explode(F.when(is_divided, parts).otherwise(F.array(whole))))
         .select(
             *("cluster", "kind", "group", "topic", "to_rack", "hour"),
             F.col("part.rack").alias("from_rack"),
@@ -188,7 +195,7 @@ def _with_producers(appended: DataFrame, writers: Writers) -> DataFrame:
                 .alias(name)
                 for name in SIZES
             ),
-            F.when(is_assumed, F.lit("assumed")).otherwise(F.lit("estimated")).alias("source"),
+            F.col("part.source").alias("source"),
         )
         .filter((F.col("bytes") > 0) | (F.col("unsized_offsets") > 0))
     )
@@ -201,7 +208,7 @@ def _declared(shares: Mapping[str, float]) -> Column:
     bounds = [0.0, *ends[:-1], 1.0]
     return F.array(
         *(
-            F.struct(F.lit(rack).alias("rack"), F.lit(low).alias("low"), F.lit(high).alias("high"))
+            part_of(F.lit(rack), F.lit(low), F.lit(high), F.lit(ASSUMED))
             for rack, (low, high) in zip(shares, pairwise(bounds), strict=True)
         )
     )

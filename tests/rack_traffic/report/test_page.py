@@ -196,6 +196,20 @@ def test_the_key_figures_are_at_the_top() -> None:
         assert each in " ".join(top.split()), each
 
 
+@pytest.mark.parametrize(
+    ("assumed", "text"),
+    [
+        (100, "Brokers do not know where producers are; assumed: a 100 %."),
+        (25, "are measured for 75.0 % of what they write; assumed for the rest: a 100 %."),
+        (0, "Racks of producers are measured for 100 % of what they write."),
+    ],
+)
+def test_the_page_says_how_racks_of_producers_are_known(assumed: int, text: str) -> None:
+    written = Traffic(crossing_bytes=100, cost=1.0, assumed_bytes=assumed)
+    pairs = (PairTotal("main", "produce", "a", "b", written),)
+    assert text in Page(page_of(summary_of(pairs=pairs))).words.replace("\xa0", " ")
+
+
 def test_the_page_of_ten_thousand_groups_is_small() -> None:
     groups = [group(f"team-{n}-consumer", Traffic(n, n), change(1.0)) for n in range(10_000)]
     text = page_of(summary_of(*groups))
