@@ -214,7 +214,8 @@ def _filtered(rows: DataFrame, condition: str | None) -> DataFrame:
 def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
     """Return totals of the table HOURLY: its rows, first and last hour, and sums per kind.
 
-    Per kind, ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``.
+    Per kind, ``local``, ``crossing`` and ``unknown`` bytes add up to ``bytes``, of which flow
+    records tell the ``measured`` ones.
     """
     level = F.col("crossed_level")
     rows = (
@@ -228,6 +229,9 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
             F.sum(F.when(level > 0, F.col("bytes")).otherwise(0)).alias("crossing"),
             F.sum(F.when(level.isNull(), F.col("bytes")).otherwise(0)).alias("unknown"),
             F.sum("estimated_bytes").alias("estimated"),
+            F.sum(F.when(F.col("source") == "measured", F.col("bytes")).otherwise(0)).alias(
+                "measured"
+            ),
             F.sum("unsized_offsets").alias("unsized_offsets"),
             F.sum("cost").alias("cost"),
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
@@ -59,6 +59,12 @@ class FlowFormat:
         The condition of rows that are no delivered bytes.
     rejected
         Condition of rows to reject by reason.
+    kept
+        The columns that `rejected_rows` has of a rejected row; none means all.
+    series
+        None, or the expression that tells cumulative counters apart: rows are samples of them at
+        ``end``, with the bytes since an unknown time. A record is what a counter has grown by
+        since its sample before, and all it has if that is less: it began at 0 again.
     """
 
     columns: Mapping[str, str]
@@ -69,9 +75,42 @@ class FlowFormat:
     generators: tuple[str, ...] = ()
     ignored: str = "false"
     rejected: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    series: str | None = None
 
+
+_CORRUPT = "_corrupt_record"
 
 _ENDPOINTS = ("source_address", "source_port", "destination_address", "destination_port")
+
+# Counters of OpenTelemetry eBPF instrumentation (OBI) and of Grafana Beyla: ``name`` is that of the
+# metric and ``labels`` are its attributes, with underscores for dots.
+_FLOW_METRICS = "('obi_network_flow_bytes', 'beyla_network_flow_bytes')"
+_ZONE_METRICS = "('obi_network_inter_zone_bytes', 'beyla_network_inter_zone_bytes')"
+_NAME = "regexp_replace(replace({}, '.', '_'), '_total$', '')"
+_SWITCH_ON = "attributes.select.obi_network_flow_bytes.include (Beyla: beyla_network_flow_bytes)"
+_LABELLED = {
+    "source_address": "labels['src_address']",
+    "source_port": "coalesce(labels['src_port'], CASE labels['direction'] "
+    "WHEN 'request' THEN labels['client_port'] WHEN 'response' THEN labels['server_port'] END)",
+    "destination_address": "labels['dst_address']",
+    "destination_port": "coalesce(labels['dst_port'], CASE labels['direction'] "
+    "WHEN 'request' THEN labels['server_port'] WHEN 'response' THEN labels['client_port'] END)",
+}
+_NOT_LABELLED = {
+    "inter-zone counters have zones only, which do not tell Kafka's traffic from other traffic: "
+    "export network flow bytes": f"name IN {_ZONE_METRICS}",
+    "the counter has no addresses: add src.address and dst.address to "
+    f"{_SWITCH_ON}": "labels['src_address'] IS NULL OR labels['dst_address'] IS NULL",
+    "the counter has no port of a server: add server.port and direction, or src.port and "
+    f"dst.port, to {_SWITCH_ON}": f"coalesce({_LABELLED['source_port']}, "
+    f"{_LABELLED['destination_port']}) IS NULL",
+}
+# Nodes count a flow at both of its ends, and without a deduplicator at each interface.
+_AGENT = (
+    "coalesce(labels['obi_ip'], labels['beyla_ip']), labels['iface'], labels['iface_direction']"
+)
+_BY_LABELS = "array_sort(map_entries(labels))"
 
 FORMATS: Mapping[str, FlowFormat] = {
     "aws": FlowFormat(
@@ -141,10 +180,75 @@ FORMATS: Mapping[str, FlowFormat] = {
         optional=("reporter",),
         json=", ".join(f"`{name}` STRING" for name in (*_ENDPOINTS, "start", "end", *RECORD[6:])),
     ),
+    # OTLP as JSON lines, of the OpenTelemetry Collector's file exporter.
+    "otlp": FlowFormat(
+        columns={
+            "start": "NULL",
+            "end": "try_cast(point.timeUnixNano AS decimal(20)) / 1000000000",
+            **_LABELLED,
+            "bytes": "coalesce(point.asInt, point.asDouble)",
+            "reporter": f"concat_ws('/', {_AGENT}, agent)",
+        },
+        json="resourceMetrics ARRAY<STRUCT<resource: STRUCT<attributes: ARRAY<STRUCT<key: STRING, "
+        "value: STRUCT<stringValue: STRING, intValue: STRING>>>>, scopeMetrics: ARRAY<STRUCT<"
+        "metrics: ARRAY<STRUCT<name: STRING, sum: STRUCT<aggregationTemporality: STRING, "
+        "dataPoints: ARRAY<STRUCT<attributes: ARRAY<STRUCT<key: STRING, value: STRUCT<"
+        "stringValue: STRING, intValue: STRING>>>, timeUnixNano: STRING, asInt: STRING, "
+        "asDouble: STRING>>>>>>>>>",
+        generators=(
+            "explode_outer(resourceMetrics) AS of_resource",
+            "to_json(of_resource.resource) AS agent",
+            "explode_outer(flatten(transform(of_resource.scopeMetrics, each -> each.metrics))) "
+            "AS metric",
+            f"{_NAME.format('metric.name')} AS name",
+            "metric.sum.aggregationTemporality AS temporality",
+            "explode_outer(metric.sum.dataPoints) AS point",
+            "map_from_entries(transform(point.attributes, each -> struct(replace(each.key, '.', "
+            "'_'), coalesce(each.value.stringValue, each.value.intValue)))) AS labels",
+        ),
+        ignored=f"_corrupt_record IS NULL AND coalesce(name NOT IN {_FLOW_METRICS} AND name NOT IN "
+        f"{_ZONE_METRICS}, true)",
+        rejected={
+            "the counter has delta temporality: export it as cumulative": "temporality IN ('1', "
+            "'AGGREGATION_TEMPORALITY_DELTA')",
+            **_NOT_LABELLED,
+        },
+        kept=("name", "labels", "point"),
+        series=f"to_json(struct(agent, name, {_BY_LABELS}))",
+    ),
+    # A response of Prometheus's HTTP API with samples over time.
+    "prometheus": FlowFormat(
+        columns={
+            "start": "NULL",
+            "end": "get(sample, 0)",
+            **_LABELLED,
+            "bytes": "get(sample, 1)",
+            "reporter": f"concat_ws('/', {_AGENT}, labels['job'], labels['instance'])",
+        },
+        json="data STRUCT<resultType: STRING, result: ARRAY<STRUCT<metric: MAP<STRING, STRING>, "
+        "values: ARRAY<ARRAY<STRING>>>>>",
+        options={"multiLine": "true"},
+        generators=(
+            "explode_outer(data.result) AS of_series",
+            "transform_keys(of_series.metric, (key, value) -> replace(key, '.', '_')) AS labels",
+            f"{_NAME.format('labels[' + repr('__name__') + ']')} AS name",
+            "explode_outer(of_series.values) AS sample",
+        ),
+        ignored=f"(data.result IS NOT NULL AND of_series IS NULL) OR (name NOT IN {_FLOW_METRICS} "
+        f"AND name NOT IN {_ZONE_METRICS})",
+        rejected={
+            "the response has no samples over time: query METRIC[1h]": "_corrupt_record IS NULL "
+            "AND sample IS NULL",
+            "the series has no name: query the counter without functions": "labels IS NOT NULL AND "
+            "name IS NULL",
+            **_NOT_LABELLED,
+        },
+        kept=("labels", "sample", _CORRUPT),
+        series=f"to_json({_BY_LABELS})",
+    ),
 }
 """Format name to format."""
 
-_CORRUPT = "_corrupt_record"
 _KINDS = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json"}
 """Extension of a file to its kind; any other is text."""
 
@@ -197,14 +301,18 @@ def validate_flows(rows: DataFrame, form: FlowFormat) -> ValidatedTable:
             *(f"{sql} AS `{name}`" for name, sql in form.columns.items())
         ).schema
     }
-    of_format = dict(form.rejected)
+    of_format: dict[str, str] = {}
     if _CORRUPT in rows.columns:
         of_format["the line is not valid JSON"] = f"{_CORRUPT} is not null"
+    kept = form.kept or rows.columns
     typed = rows.select(
-        F.struct(*(F.col(f"`{name}`") for name in rows.columns)).alias("_raw"),
-        _reasons(of_format).alias("_of_format"),
+        F.struct(*(F.col(f"`{name}`") for name in kept)).alias("_raw"),
+        _reasons({**of_format, **form.rejected}).alias("_of_format"),
         *(_typed(name, F.expr(sql), types[name]) for name, sql in form.columns.items()),
+        *(() if form.series is None else (F.expr(form.series).alias("_series"),)),
     )
+    if form.series is not None:
+        typed = _increases(typed)
     reason = F.coalesce("_of_format", _reasons(_REJECTED)).alias(REASON)
     marked = typed.select(*RECORD, "_raw", reason)
     return ValidatedTable(
@@ -217,6 +325,29 @@ def validate_flows(rows: DataFrame, form: FlowFormat) -> ValidatedTable:
         ),
         marked,
     )
+
+
+def _increases(samples: DataFrame) -> DataFrame:
+    """Return what the counters of ``samples`` have grown by between two samples.
+
+    A sample that two files have counts once. Samples that will be rejected stay as they are.
+    """
+    is_sample = F.col("_of_format").isNull() & F.col("end").isNotNull() & F.col("bytes").isNotNull()
+    unusable = samples.filter(~is_sample).withColumn("start", F.col("end"))
+    by_time = Window.partitionBy("_series").orderBy("end")
+    before, size = F.lag("bytes").over(by_time), F.col("bytes")
+    grown = (
+        samples.filter(is_sample)
+        .dropDuplicates(["_series", "end"])
+        .withColumns(
+            {
+                "start": F.lag("end").over(by_time),
+                "bytes": F.when(size >= before, size - before).otherwise(size),
+            }
+        )
+        .filter(F.col("start").isNotNull() & (F.col("bytes") != 0))
+    )
+    return grown.unionByName(unusable)
 
 
 def _reasons(conditions: Mapping[str, str]) -> Column:
@@ -270,7 +401,9 @@ def _read_json(
     reader = spark.read.option("recursiveFileLookup", "true")
     schemas = {known: form.json for known, form in FORMATS.items() if form.json}
     if name is None:
-        first = "".join(row["value"] for row in reader.text(path).limit(20).collect())
+        # A line may be a whole file.
+        lines = reader.text(path).select(F.substring("value", 1, 10_000)).limit(20).collect()
+        first = "".join(row[0] for row in lines)
         marks = {known: schema.split()[0].strip("`") for known, schema in schemas.items()}
         name = next((known for known, mark in marks.items() if f'"{mark}"' in first), None)
     if name not in schemas:

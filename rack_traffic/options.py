@@ -25,6 +25,8 @@ class FlowFormatName(StrEnum):
     GCP = "gcp"
     AZURE = "azure"
     GENERIC = "generic"
+    OTLP = "otlp"
+    PROMETHEUS = "prometheus"
 
 
 Endpoints = Mapping[tuple[str, int | None], tuple[str, int]]

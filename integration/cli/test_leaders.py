@@ -21,6 +21,7 @@ from integration.support.topics import create_topic, delete_topic
 from placement_core import TopicPartition
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
+from tests.support.traffic_report import START, Sample, hourly_row
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -137,4 +138,35 @@ def test_readers_option_and_members_without_a_rack(
     cluster.move_leaders({tp: planned["partitions"][0]["before"][1]})
     refused = rackward(cluster, "leaders", "apply", by_hand, "--yes", status=2)
     assert f"{topic}-{tp.partition} is on brokers" in one_line(refused)
+    delete_topic(cluster, topic)
+
+
+def test_leaders_follow_measured_writers(
+    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
+) -> None:
+    """Three quarters are written in a, a quarter in b; nothing in c, where consumers are few."""
+    topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
+    produced: dict[str, Any] = {"kind": "produce", "group": None, "topic": topic}
+    sample = Sample()
+    sample.rows["hourly"] = [
+        hourly_row(START, size, rack, "a", **produced, source="measured")
+        for rack, size in (("a", 750), ("b", 250))
+    ]
+    sample.rows["hourly"].append(hourly_row(START, 250, "c", "a", **produced, source="assumed"))
+    folder, path = sample.write(tmp_path, ["hourly"]), tmp_path / "plan.json"
+    readers = ("--readers", "a=3,b=1", "--topics", topic, "--partitioner", "rack-aware")
+    planned = rackward(
+        *(cluster, "leaders", "plan", *readers, "--writers-from", folder, "--json", "-o", path)
+    )
+    assert "measured in 1 hour for 80.0% of what was written to 1 topic" in " ".join(
+        planned.err.split()
+    )
+    assert [(each["name"], each["after"]) for each in planned.json["produced"]] == [
+        ("measured", 0.0)
+    ]
+    options = json.loads(path.read_text())["options"]
+    assert options["measured_writers"] == [f"{topic}:a=0.75,b=0.25"]
+    rackward(cluster, "leaders", "apply", path, "--yes")
+    cluster.await_metadata()
+    assert Counter(cluster.view([topic]).leader_racks()[topic]) == {"a": 27, "b": 9}
     delete_topic(cluster, topic)

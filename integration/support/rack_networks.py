@@ -21,7 +21,7 @@ import select
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,6 +52,17 @@ class ClientConfig:
     subscribe: bool = True
     rack: str | None = None
     """The rack that it declares."""
+    ca: str | None = None
+    """The file of the authority that signed the brokers' certificates, with TLS."""
+
+    def connection(self) -> dict[str, str]:
+        """Return librdkafka's properties of the connection."""
+        properties = {"bootstrap.servers": self.bootstrap}
+        if self.ca is not None:
+            properties |= {"security.protocol": "ssl", "ssl.ca.location": self.ca}
+            # Certificates have no addresses.
+            properties["ssl.endpoint.identification.algorithm"] = "none"
+        return properties
 
 
 class Client(NamedTuple):
@@ -64,14 +75,16 @@ class Client(NamedTuple):
 class RackNetworks(DockerCluster):
     """See the module's docstring. `DockerCluster.bootstrap` is only for clients without a rack."""
 
-    def __init__(self, racks: Sequence[str]) -> None:
+    def __init__(
+        self, racks: Sequence[str], server_properties: Mapping[str, str] | None = None
+    ) -> None:
         # Addresses for benchmarks (RFC 2544), which no network in use has.
         first = random.SystemRandom().randrange(0, 256 - len(racks))
         self.subnets = {
             rack: f"198.18.{first + index}" for index, rack in enumerate(dict.fromkeys(racks))
         }
         """The first three numbers of each rack's addresses."""
-        super().__init__(racks)
+        super().__init__(racks, server_properties=server_properties)
 
     def address(self, rack: str, broker: int) -> str:
         """Return the broker's address in the network of a rack."""
@@ -166,7 +179,7 @@ class RackNetworks(DockerCluster):
 
 def _produce(config: ClientConfig) -> None:
     # Consumers read batches twice that a full response cuts: of small ones fewer bytes.
-    producer = Producer({"bootstrap.servers": config.bootstrap, "batch.size": 65536})
+    producer = Producer({**config.connection(), "batch.size": 65536})
     for number in range(config.records or 0):
         producer.produce(
             config.topic, os.urandom(RECORD_BYTES), partition=number % config.partitions
@@ -179,7 +192,7 @@ def _produce(config: ClientConfig) -> None:
 
 def _consume(config: ClientConfig) -> None:
     properties = {
-        "bootstrap.servers": config.bootstrap,
+        **config.connection(),
         "group.id": config.group,
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 500,

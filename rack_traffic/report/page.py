@@ -341,14 +341,21 @@ def _bill(summary: Summary) -> list[tuple[str, list[str]]]:
 
 
 def _producers(summary: Summary) -> str:
-    """Return where producers are assumed; empty if none is."""
+    """Return where producers are assumed, and for how much flow records measured it."""
     produced = [each for each in summary.pairs if each.kind == "produce"]
+    measured = sum(
+        each.traffic.bytes - each.traffic.assumed_bytes for each in produced if each.from_rack
+    )
     sizes: dict[str, int] = {}
     for each in produced:
         if each.from_rack and each.traffic.assumed_bytes:
             sizes[each.from_rack] = sizes.get(each.from_rack, 0) + each.traffic.assumed_bytes
     whole = sum(sizes.values())
     shares = ", ".join(f"{rack} {wording.percent(size / whole)}" for rack, size in sizes.items())
+    if measured:
+        share = wording.percent(measured / (measured + whole))
+        rest = f"; assumed for the rest: {shares}" if shares else ""
+        return f"Racks of producers are measured for {share} of what they write{rest}."
     return f"Brokers do not know where producers are; assumed: {shares}." if shares else ""
 
 

@@ -20,6 +20,7 @@ from placement_core.leaders import (
     WriterDemand,
     plan_leaders,
 )
+from rack_traffic.errors import MissingPackageError
 from rack_traffic.writers import ALL_TOPICS, parse_writers
 from rackward.cli import options
 from rackward.cli.live import step_reporter
@@ -51,6 +52,7 @@ Examples:
   rackward leaders plan --group billing -o leaders.json
   rackward leaders plan --topics orders --readers a=2,b=1 -o leaders.json
   rackward leaders plan --group billing --writers a=6,b=3,c=1 -o plan.json
+  rackward leaders plan --group billing --writers-from tables -o plan.json
 
 Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
 leader-rack-aware assignment. All other groups keep their partitions: leaders go to the members that
@@ -100,6 +102,9 @@ class LayoutResult(msgspec.Struct, frozen=True):
 
 
 RESULTS = (PlanFile, ChangeResult, LayoutResult)
+
+_MEASURED = "measured"
+"""Name of the writers of topics whose racks flow records measured."""
 
 
 def plan(
@@ -164,6 +169,24 @@ def plan(
             "a=60,b=30,c=10; without TOPIC, of all other topics. May be repeated.",
         ),
     ] = None,
+    writers_from: Annotated[
+        str | None,
+        typer.Option(
+            "--writers-from",
+            metavar="FOLDER",
+            help="Folder or URL of the tables of `rackward traffic run --flows`: writers are where "
+            "flow records measured them. --writers TOPIC:... overrides, --writers without TOPIC is "
+            "for topics that were not measured.",
+        ),
+    ] = None,
+    writers_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--writers-cluster",
+            metavar="NAME",
+            help="The name of this cluster in the tables, if they have several.",
+        ),
+    ] = None,
     partitioner: Annotated[
         Partitioner,
         typer.Option(
@@ -195,6 +218,9 @@ def plan(
     _check_options(group, readers, mapping, topics.topics, assignment)
     if max_byte_imbalance is not None and weights is not Weights.BYTES:
         raise InvalidOptionError("--max-byte-imbalance needs --weights bytes")
+    if writers_cluster is not None and writers_from is None:
+        raise InvalidOptionError("--writers-cluster needs --writers-from")
+    measured = {} if writers_from is None else _measured_writers(writers_from, writers_cluster)
     written.check()
     locator = locators.locator()
     host_racks = HostRacks.parse_option("--mapping", mapping)
@@ -218,7 +244,11 @@ def plan(
         view = planning_view(state, locator)
         progress("Reading sizes of partitions")
         found, amounts = _with_weights(
-            admin, view, found, weights, alone=not writers and max_byte_imbalance is None
+            admin,
+            view,
+            found,
+            weights,
+            alone=not (writers or measured) and max_byte_imbalance is None,
         )
         if max_imbalance is None:
             max_imbalance = found.max_imbalance
@@ -227,7 +257,9 @@ def plan(
             view,
             found.demands,
             assignments=found.assignments,
-            writers=writer_demands(writers or [], partitioner, read_topics, view, amounts),
+            writers=writer_demands(
+                writers or [], partitioner, read_topics, view, amounts, measured
+            ),
             topics=read_topics,
             levels=levels,
             max_imbalance=max_imbalance,
@@ -251,6 +283,11 @@ def plan(
             "max_imbalance": max_imbalance,
             "max_byte_imbalance": max_byte_imbalance,
             "writers": list(writers or []),
+            "measured_writers": [
+                f"{topic}:{','.join(f'{rack}={part:.4g}' for rack, part in row.items())}"
+                for topic, row in measured.items()
+                if topic in read_topics
+            ],
             "partitioner": partitioner.value,
             "weights": weights.value,
             "topics": topics.topics,
@@ -346,24 +383,44 @@ def writer_demands(
     topics: Collection[str],
     view: ClusterView,
     amounts: Mapping[TopicPartition, float],
+    measured: Mapping[str, Mapping[str, float]],
 ) -> list[WriterDemand]:
-    """Return the writers of --writers; ``amounts`` is the weight of a partition, 1 by default.
+    """Return the writers of --writers, and those of other topics that were ``measured``.
 
-    Raises InvalidOptionError.
+    ``amounts`` is the weight of a partition, 1 by default. Raises InvalidOptionError.
     """
     shares = parse_writers(values).shares
     if len(shares) < len(values):
         raise InvalidOptionError("--writers: a topic has two: give one")
     if unknown := sorted(shares.keys() - {ALL_TOPICS, *topics}):
         raise InvalidOptionError(f"--writers: the plan has no topic {', '.join(unknown)}")
-    written: dict[str | TopicPartition, dict[str | None, float]] = {}
+    written: dict[str, dict[str | TopicPartition, dict[str | None, float]]] = {
+        "--writers": {},
+        _MEASURED: {},
+    }
     for topic in sorted(topics):
-        row = shares.get(topic, shares.get(ALL_TOPICS, {}))
+        is_measured = topic in measured and topic not in shares
+        row = measured[topic] if is_measured else shares.get(topic, shares.get(ALL_TOPICS, {}))
         total = sum(amounts.get(tp, 1.0) for tp in view.replicas if tp.topic == topic)
         if row:
-            written[topic] = {rack: total * share for rack, share in row.items()}
+            of_topic: dict[str | None, float] = {rack: total * part for rack, part in row.items()}
+            written[_MEASURED if is_measured else "--writers"][topic] = of_topic
     aware = partitioner is Partitioner.RACK_AWARE
-    return [WriterDemand("--writers", written, rack_aware=aware)] if written else []
+    return [WriterDemand(name, each, rack_aware=aware) for name, each in written.items() if each]
+
+
+def _measured_writers(folder: str, cluster: str | None) -> Mapping[str, Mapping[str, float]]:
+    """Return topic to the measured shares of racks, and say how much was measured."""
+    try:
+        from rack_traffic.measured_writers import read_measured_writers
+    except ImportError as error:
+        raise MissingPackageError(error.name or "pyarrow") from error
+    found = read_measured_writers(folder, cluster)
+    stderr().print(
+        f"Racks of producers: measured in {format_count(found.hours, 'hour')} for "
+        f"{found.coverage:.1%} of what was written to {format_count(len(found.shares), 'topic')}."
+    )
+    return found.shares
 
 
 # What is not local after the plan.
@@ -373,7 +430,8 @@ def across_notes(layout: LeaderLayout) -> Iterator[str]:
     """Yield what producers write across racks, and the gap, if there is any."""
     for each in layout.produced:
         now, planned = (share / (each.total or 1.0) for share in (each.before, each.after))
-        yield f"Produced across racks: {now:.1%} now, {planned:.1%} planned."
+        source = " (racks measured)" if each.name == _MEASURED else ""
+        yield f"Produced across racks{source}: {now:.1%} now, {planned:.1%} planned."
     if layout.gap:
         yield f"A better layout saves at most {layout.gap:.2%} of what is read and written."
 

@@ -142,6 +142,83 @@ def generic_parquet(root: Path) -> list[Record]:
     return [FETCHED]
 
 
+FROM_BROKER = {"src.address": BROKER, "dst.address": CLIENT, "direction": "response"}
+TO_BROKER = {"src.address": CLIENT, "dst.address": BROKER, "direction": "request"}
+
+
+def series(name: str, labels: dict[str, str], *samples: tuple[int, object]) -> dict[str, Any]:
+    """Return a series of a response of Prometheus; times are seconds after BEGIN."""
+    given = {key.replace(".", "_"): value for key, value in labels.items()}
+    metric = {"__name__": name, "instance": "node:9400", "job": "obi"} | given
+    return {"metric": metric, "values": [[SECONDS + at, str(size)] for at, size in samples]}
+
+
+def response(path: Path, *several: dict[str, Any]) -> None:
+    data = {"resultType": "matrix", "result": list(several)}
+    text(path, [json.dumps({"status": "success", "data": data})])
+
+
+def prometheus(root: Path) -> list[Record]:
+    """A reset, a sample in two files, ports of all sorts, a single sample, other metrics."""
+    flows, port = "obi_network_flow_bytes_total", {"server.port": "9092", "obi.ip": "10.0.0.9"}
+    ports = {"src.port": "40000", "dst.port": "9092", "iface": "eth0", "iface.direction": "egress"}
+    response(
+        root / "10.json",
+        series(flows, FROM_BROKER | port, (0, 1_000), (60, 6_000), (120, 7), (180, 7)),
+        series("beyla_network_flow_bytes_total", TO_BROKER | ports, (0, 10), (60, 710)),
+        series(flows, TO_BROKER | port | {"client.port": "5"}, (30, 10**9)),
+        series("up", {}, (0, 1), (60, 1)),
+    )
+    response(root / "11.json", series(flows, FROM_BROKER | port, (180, 7), (240, 10)))
+    response(
+        root / "12.json",
+        series("obi_network_inter_zone_bytes_total", {"src.zone": "a", "dst.zone": "b"}, (0, 1)),
+    )
+    response(root / "13.json")
+    fetched = FETCHED | {"destination_port": None, "reporter": "10.0.0.9/obi/node:9400"}
+    times = [
+        {"start": (SECONDS + at) * 10**6, "end": (SECONDS + at + 60) * 10**6} for at in (60, 180)
+    ]
+    sent = reverse(FETCHED) | {"bytes": 700, "reporter": "eth0/egress/obi/node:9400"}
+    return [fetched, fetched | times[0] | {"bytes": 7}, fetched | times[1] | {"bytes": 3}, sent]
+
+
+def otlp(root: Path) -> list[Record]:
+    """Two agents count the same flow; a histogram beside it."""
+
+    def line(host: str, second: int, size: int, labels: dict[str, Any], temporality: int) -> str:
+        attributes = [
+            {"key": key, "value": {"intValue" if isinstance(value, int) else "stringValue": value}}
+            for key, value in labels.items()
+        ]
+        time = str((SECONDS + second) * 10**9)
+        point = {"attributes": attributes, "startTimeUnixNano": "1", "timeUnixNano": time}
+        total = {"dataPoints": [point | {"asInt": str(size)}], "isMonotonic": True}
+        metrics = [
+            {"name": "http.server.request.duration", "histogram": {"dataPoints": [{"count": "1"}]}},
+            {"name": "obi.network.flow.bytes", "unit": "{bytes}"}
+            | {"sum": total | {"aggregationTemporality": temporality}},
+        ]
+        resource = {"attributes": [{"key": "host.id", "value": {"stringValue": host}}]}
+        scope = {"scope": {"name": "network_ebpf_events"}, "metrics": metrics}
+        return json.dumps({"resourceMetrics": [{"resource": resource, "scopeMetrics": [scope]}]})
+
+    ports = FROM_BROKER | {"src.port": 9092, "dst.port": 40_000}
+    text(
+        root / "metrics.jsonl.gz",
+        [
+            line("h2", 60, 5_000, ports, 2),
+            line("h1", 0, 0, ports, 2),
+            line("h1", 60, 5_000, ports, 2),
+            line("h2", 0, 100, ports, 2),
+            line("h2", 0, 100, ports, 1),
+        ],
+    )
+    agent = '{"attributes":[{"key":"host.id","value":{"stringValue":"%s"}}]}'
+    second = FETCHED | {"reporter": agent % "h2", "bytes": 4_900}
+    return [FETCHED | {"reporter": agent % "h1"}, second]
+
+
 def reverse(record: Record) -> Record:
     return record | {
         "source_address": record["destination_address"],
@@ -161,6 +238,12 @@ def reverse(record: Record) -> Record:
         (generic_csv, "end is before start"),
         (generic_json, "bytes is missing or unreadable"),
         (generic_parquet, None),
+        (
+            prometheus,
+            "inter-zone counters have zones only, which do not tell Kafka's traffic from "
+            "other traffic: export network flow bytes",
+        ),
+        (otlp, "the counter has delta temporality: export it as cumulative"),
     ],
 )
 def test_records_of_a_format(
@@ -173,6 +256,32 @@ def test_records_of_a_format(
         ({name: record[name] for name in RECORD} for record in expected), key=str
     )
     assert [row["reason"] for row in flows.rejected.collect()] == ([reason] if reason else [])
+
+
+def test_unusable_counters_say_which_attributes_to_switch_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    name = "obi_network_flow_bytes_total"
+    by_owner = series(name, {"k8s.src.owner.name": "kafka"}, (0, 1))
+    no_ports = series(name, TO_BROKER, (0, 1))
+    response(tmp_path / "a.json", by_owner)
+    response(tmp_path / "b.json", no_ports)
+    rate = {"metric": TO_BROKER, "values": [[SECONDS, "0.5"]]}
+    response(tmp_path / "c.json", rate)
+    latest = {"metric": no_ports["metric"], "value": [SECONDS, "1"]}
+    response(tmp_path / "d.json", latest)
+    text(tmp_path / "e.json", ['{"status": "error", "error": "x"}'])
+    flows = read_flows(spark, str(tmp_path), "prometheus")
+    assert flows.valid.count() == 0
+    include = "attributes.select.obi_network_flow_bytes.include (Beyla: beyla_network_flow_bytes)"
+    assert sorted(row["reason"] for row in flows.rejected.collect()) == [
+        f"the counter has no addresses: add src.address and dst.address to {include}",
+        "the counter has no port of a server: add server.port and direction, or src.port and "
+        f"dst.port, to {include}",
+        "the response has no samples over time: query METRIC[1h]",
+        "the response has no samples over time: query METRIC[1h]",
+        "the series has no name: query the counter without functions",
+    ]
 
 
 def test_files_without_a_known_format_are_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -104,7 +104,12 @@ def _print_summary(summary: dict[str, Any], producers: Writers) -> None:
     if sizes := summary["measured"]:
         texts = (f"{kind} {size / 1e9:,.3f} GB" for kind, size in sizes.items())
         console.print(f"Measured by flow records: {', '.join(texts)}")
-    console.print(producers.description)
+    produced = summary["traffic"]["kinds"].get("produce", {})
+    whole, known = (produced.get(name) or 0 for name in ("bytes", "measured"))
+    if known:
+        console.print(f"Racks of producers are measured for {known / whole:.1%} of what they write")
+    if known < whole or not whole:
+        console.print(producers.description)
     if source := summary["options"]["source_of_prices"]:
         console.print(f"Prices: {source}")
     unsized = sum(sums["unsized_offsets"] or 0 for sums in summary["traffic"]["kinds"].values())

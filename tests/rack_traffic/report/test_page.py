@@ -208,6 +208,20 @@ def test_what_crosses_is_one_percentage_of_all_bytes() -> None:
     assert "(the racks of 50.0\u00a0% are unknown)" in page
 
 
+@pytest.mark.parametrize(
+    ("assumed", "text"),
+    [
+        (100, "Brokers do not know where producers are; assumed: a 100 %."),
+        (25, "are measured for 75.0 % of what they write; assumed for the rest: a 100 %."),
+        (0, "Racks of producers are measured for 100 % of what they write."),
+    ],
+)
+def test_the_page_says_how_racks_of_producers_are_known(assumed: int, text: str) -> None:
+    written = Traffic(crossing_bytes=100, cost=1.0, assumed_bytes=assumed)
+    pairs = (PairTotal("main", "produce", "a", "b", written),)
+    assert text in Page(page_of(summary_of(pairs=pairs))).words.replace("\xa0", " ")
+
+
 def test_the_page_of_ten_thousand_groups_is_small() -> None:
     names = [f"team-{n}-consumer" for n in range(10_000)]
     lead = [f"run rackward lead: rackward lead {name} --take-over remove" for name in names]

@@ -32,6 +32,7 @@ SERVER = ("--bootstrap-server", "nowhere.invalid:9092")
         ),
         (("--group", "g", "--max-byte-imbalance", "0.2"), "--max-byte-imbalance needs --weights"),
         (("--group", "g", "--format", "kafka"), "--format kafka needs --output FILE"),
+        (("--group", "g", "--writers-cluster", "c"), "--writers-cluster needs --writers-from"),
     ],
 )
 def test_bad_options_are_errors_before_connecting(arguments: tuple[str, ...], message: str) -> None:
@@ -77,9 +78,28 @@ def test_the_byte_limit_is_named() -> None:
 
 def test_writers_are_shares_of_each_topic() -> None:
     view = ClusterView((Broker(0, "a"),), {TopicPartition("t", n): (0,) for n in range(3)})
-    [writer] = writer_demands(["a=6", "t:a=60,b=40"], Partitioner.RACK_AWARE, {"t"}, view, {})
+    given = ["a=6", "t:a=60,b=40"]
+    [writer] = writer_demands(given, Partitioner.RACK_AWARE, {"t"}, view, {}, {})
     assert writer.written == {"t": {"a": pytest.approx(1.8), "b": pytest.approx(1.2)}}
     assert writer.rack_aware
     for wrong in ("a", "a=", "=3", "a=-1", "a=nan", "a=0", "x:a=1"):
         with pytest.raises(InvalidOptionError, match="--writers"):
-            writer_demands([wrong], Partitioner.STOCK, {"t"}, view, {})
+            writer_demands([wrong], Partitioner.STOCK, {"t"}, view, {}, {})
+
+
+def test_measured_writers_are_between_those_of_a_topic_and_of_all_others() -> None:
+    view = ClusterView((Broker(0, "a"),), {TopicPartition(t, 0): (0,) for t in "tuv"})
+    measured = {"t": {"b": 1.0}, "u": {"b": 1.0}, "x": {"b": 1.0}}
+    demands = writer_demands(
+        ["a=1", "t:c=1"], Partitioner.STOCK, {*"tuv"}, view, {TopicPartition("u", 0): 5.0}, measured
+    )
+    assert {each.name: each.written for each in demands} == {
+        "--writers": {"t": {"c": 1.0}, "v": {"a": 1.0}},
+        "measured": {"u": {"b": 5.0}},
+    }
+    groups = [CurrentAssignment("g", frozenset("tuv"), dict.fromkeys(view.replicas, "a"))]
+    layout = plan_leaders(view, assignments=groups, writers=demands)
+    assert [*plan.across_notes(layout)][:2] == [
+        "Produced across racks: 50.0% now, 50.0% planned.",
+        "Produced across racks (racks measured): 100.0% now, 100.0% planned.",
+    ]
