@@ -126,8 +126,8 @@ class SubscriptionReader:
             return MemberSubscription(errors=(f"subscription: {error}",))
         try:
             own_data, at = _bytes(data, at)
-            if version == 1 and at == len(data):
-                # kafka-go sends version 1 with the fields of version 0.
+            if version in (1, 4) and at == len(data):
+                # kafka-go sends version 1 with the fields of version 0, Faust version 4.
                 version = 0
             if version >= 1:
                 owned, at = self._partitions(data, at)

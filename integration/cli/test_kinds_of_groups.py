@@ -14,12 +14,15 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from integration.support.clients import MakeClient
 from integration.support.command_line import one_line, rackward
+from integration.support.groups import ConsumerGroup
 from integration.support.java_programs import (
-    connect_workers,
+    RACKS,
+    ShareConsumer,
+    Streams,
     has_javac,
-    share_consumers,
-    streams_applications,
+    sink_connector,
 )
 from integration.support.leading import (
     leading,
@@ -53,6 +56,16 @@ needs_4_2 = pytest.mark.skipif(
 @pytest.fixture
 def topic(shared_three_brokers: Cluster) -> str:
     return create_topic(shared_three_brokers, new_name("kinds"), REPLICAS)
+
+
+@contextmanager
+def members_in_each_rack(cluster: Cluster, topic: str, client: MakeClient) -> Iterator[str]:
+    """Run a group with a member in each rack until the block ends; yield its id."""
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
+        for rack in RACKS:
+            group.start(rack, rack)
+        wait_until_assigned(cluster, group.id, len(RACKS))
+        yield group.id
 
 
 def wait_until_assigned(cluster: Cluster, group: str, members: int) -> None:
@@ -111,9 +124,7 @@ def test_leaders_move_to_the_members_of_a_share_group(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    group = new_name("share")
-    with share_consumers(shared_three_brokers, group, topic):
-        wait_until_assigned(shared_three_brokers, group, 3)
+    with members_in_each_rack(shared_three_brokers, topic, ShareConsumer()) as group:
         check_leaders_follow(
             shared_three_brokers, group, GroupKind.SHARE, tmp_path / "leaders.json", caplog
         )
@@ -133,9 +144,7 @@ def test_leaders_move_to_the_members_of_kafka_streams(
     protocol: str,
     kind: GroupKind,
 ) -> None:
-    group = new_name("streams")
-    with streams_applications(shared_three_brokers, group, topic, protocol):
-        wait_until_assigned(shared_three_brokers, group, 3)
+    with members_in_each_rack(shared_three_brokers, topic, Streams(protocol)) as group:
         check_leaders_follow(shared_three_brokers, group, kind, tmp_path / "leaders.json", caplog)
 
 
@@ -143,9 +152,9 @@ def test_leaders_move_to_the_members_of_kafka_streams(
 def test_a_sink_connector_is_led_and_its_workers_are_not(
     shared_three_brokers: Cluster, topic: str
 ) -> None:
-    cluster, workers, sink = shared_three_brokers, new_name("workers"), new_name("sink")
-    group = f"connect-{sink}"
-    with connect_workers(cluster, workers, sink, topic):
+    cluster = shared_three_brokers
+    with sink_connector(cluster, topic) as (members, group):
+        workers = members.id
         wait_until_assigned(cluster, group, 6)
         dry = rackward(cluster, "lead", workers, group, "--dry-run", "--json").events
         actions = {row["group"]: row["action"] for row in dry}

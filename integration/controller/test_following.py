@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -155,12 +154,6 @@ def followed(cluster: Cluster, unique_name: UniqueName) -> Iterator[Followed]:
         delete_topic(cluster, topic)
 
 
-def metric(running: RunningController, name: str) -> float:
-    pattern = rf"^rackward_controller_{re.escape(name)} (\S+)$"
-    (value,) = re.findall(pattern, running.metrics(), re.MULTILINE)
-    return float(value)
-
-
 @contextmanager
 def following(
     groups: Followed, folder: Path, settle: str, rest: str
@@ -199,12 +192,12 @@ def test_leaders_follow_their_readers(
         groups.elect_preferred()
         assert groups.is_followed()
         wait_until(
-            lambda: metric(running, 'leaders_waiting{reason="local"}') == 1,
+            lambda: running.metric('leaders_waiting{reason="local"}') == 1,
             TEST_TIMEOUT,
             "no move pays",
         )
-        assert metric(running, "leader_local_bytes_per_second") > 0
-        elections = metric(running, "leader_elections_last_hour")
+        assert running.metric("leader_local_bytes_per_second") > 0
+        elections = running.metric("leader_elections_last_hour")
         assert 0 < elections <= BOUND
         running.stop()
         with following(groups, tmp_path, settle="30s", rest="5s") as successor:
@@ -295,11 +288,11 @@ def test_leaders_follow_while_members_change(unique_name: UniqueName, tmp_path: 
         at_rest, best = groups.locality()
         cluster.stop_broker(2)
         wait_until(
-            lambda: metric(running, 'leaders_waiting{reason="broker-away"}') == 1,
+            lambda: running.metric('leaders_waiting{reason="broker-away"}') == 1,
             TEST_TIMEOUT,
             "leaders wait for the broker",
         )
-        elections = metric(running, "leader_elections_last_hour")
+        elections = running.metric("leader_elections_last_hour")
         cluster.start_broker(2)
         wait_until(groups.is_followed, TEST_TIMEOUT, "leaders are where they were")
         print(

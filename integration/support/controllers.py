@@ -116,6 +116,12 @@ class RunningController:
             status: dict[str, Any] = json.load(response)
         return status
 
+    def metric(self, name: str) -> float:
+        """Return the value of a metric; ``name`` is without ``rackward_controller_``."""
+        pattern = rf"^rackward_controller_{re.escape(name)} (\S+)$"
+        (value,) = re.findall(pattern, self.metrics(), re.MULTILINE)
+        return float(value)
+
     def health(self) -> tuple[int, dict[str, Any]]:
         """Return the status and the body of /health/ready."""
         address = self.health_address

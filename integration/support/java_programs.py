@@ -1,33 +1,34 @@
-"""Java programs whose groups are not of plain consumers: share consumers, Streams, Connect.
+"""Members of groups that are not plain consumers, as Java programs: share consumers, Kafka Streams,
+and the workers of a Connect cluster, whose tasks are the members of another group.
 
-    with share_consumers(cluster, group, topic): ...
+    with ConsumerGroup(cluster, topics=[topic], client=ShareConsumer()) as group: ...
+    with sink_connector(cluster, topic) as (workers, group_id): ...
 
-Each runs one process per rack, with the rack as its ``client.rack``. Their jars are downloaded
-once, as Kafka is. The application of Kafka Streams is compiled once, which needs a javac.
+Each prints what it reads. Its jars are downloaded once, as Kafka is. The application of Kafka
+Streams is compiled once, which needs a javac.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from integration.support.program_clients import JVM_OPTIONS
+from integration.support.clients import MemberConfig
+from integration.support.groups import ConsumerGroup
+from integration.support.program_clients import ProgramClient, built, java, write_properties
+from integration.support.topics import new_name
 from rackward.testing import Cluster
 from rackward.testing.broker_config import free_ports
-from rackward.testing.kafka_jars import (
-    KAFKA_VERSION,
-    build_once,
-    cache_directory,
-    fetch_tools,
-    java_home,
-)
-from rackward.testing.processes import Processes
+from rackward.testing.kafka_jars import KAFKA_VERSION, build_once, cache_directory, fetch_tools
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 RACKS = ("a", "b", "c")
@@ -37,99 +38,131 @@ CONNECT_VERSION = "4.1.0"
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 SERDE = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
+TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 
-@contextmanager
-def share_consumers(cluster: Cluster, group: str, topic: str) -> Iterator[None]:
-    """Read a topic with a share group (KIP-932)."""
-    class_path = fetch_tools(cache_directory())
-    with closing(Processes()) as processes:
-        for rack in RACKS:
-            properties = _write(processes.folder, rack, {"client.rack": rack, "client.id": rack})
-            arguments = [
-                *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
-                *("--group-id", group, "--command-config", properties),
-            ]
-            _start(
-                processes,
-                rack,
-                class_path,
+@dataclass(frozen=True)
+class ShareConsumer:
+    """Constructs share consumers (KIP-932)."""
+
+    def __call__(self, config: MemberConfig) -> ProgramClient:
+        properties = {"client.rack": config.rack, "client.id": config.name}
+
+        def command(topics: Sequence[str], folder: Path) -> list[str]:
+            (topic,) = topics
+            return java(
+                fetch_tools(cache_directory()),
                 "org.apache.kafka.tools.VerifiableShareConsumer",
-                arguments,
+                *("--bootstrap-server", config.bootstrap, "--topic", topic),
+                *("--group-id", config.group_id, "--offset-reset-strategy", "earliest"),
+                *("--command-config", write_properties(folder / "properties", properties)),
+                "--verbose",
             )
-        yield
+
+        return ProgramClient(command)
 
 
-@contextmanager
-def streams_applications(
-    cluster: Cluster, application: str, topic: str, protocol: str
-) -> Iterator[None]:
-    """Read a topic with Kafka Streams; ``protocol`` is its group.protocol."""
-    jars = _fetch_jars("kafka-streams", f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}")
-    class_path = f"{_compiled(jars)}:{jars}"
-    with closing(Processes()) as processes:
-        for rack in RACKS:
+@dataclass(frozen=True)
+class Streams:
+    """Constructs applications of Kafka Streams with this ``group.protocol``."""
+
+    protocol: str
+
+    def __call__(self, config: MemberConfig) -> ProgramClient:
+        jars = _fetch_jars("kafka-streams", f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}")
+
+        def build(source: Path, folder: Path) -> None:
+            command = ["javac", "--release", "17", "-cp", jars, "-d", str(folder)]
+            subprocess.run([*command, *map(str, source.glob("*.java"))], check=True)
+
+        def command(topics: Sequence[str], folder: Path) -> list[str]:
             settings = {
-                "application.id": application,
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.protocol": protocol,
-                "client.rack": rack,
-                "state.dir": processes.folder / f"state-{rack}",
+                "application.id": config.group_id,
+                "bootstrap.servers": config.bootstrap,
+                "group.protocol": self.protocol,
+                "client.id": config.name,
+                "client.rack": config.rack,
+                "commit.interval.ms": 5000,
+                "state.dir": folder / "state",
                 "default.key.serde": SERDE,
                 "default.value.serde": SERDE,
             }
-            arguments = [_write(processes.folder, rack, settings), topic]
-            _start(processes, rack, class_path, "StreamsApp", arguments)
-        yield
+            return java(
+                f"{built('streams_app', build)}:{jars}",
+                "StreamsApp",
+                write_properties(folder / "properties", settings),
+                ",".join(topics),
+            )
+
+        return ProgramClient(command)
 
 
 @contextmanager
-def connect_workers(cluster: Cluster, workers: str, sink: str, topic: str) -> Iterator[None]:
-    """Run a Connect cluster with a sink connector of six tasks, whose group is ``connect-SINK``.
+def sink_connector(cluster: Cluster, topic: str) -> Iterator[tuple[ConsumerGroup, str]]:
+    """Run a Connect cluster of a worker in each rack, with a sink connector of six tasks.
 
-    The connector writes to a file.
+    Yield the workers, and the id of the group of the tasks. What a worker's tasks read is what the
+    worker has read.
     """
     class_path = _fetch_jars(
         "kafka-connect",
         f"org.apache.kafka:connect-runtime:{CONNECT_VERSION}",
         f"org.apache.kafka:connect-file:{CONNECT_VERSION}",
     )
-    with closing(Processes()) as processes:
-        ports = free_ports(len(RACKS))
-        for rack, port in zip(RACKS, ports, strict=True):
-            settings = {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": workers,
-                "consumer.client.rack": rack,
-                "listeners": f"http://127.0.0.1:{port}",
-                "key.converter": BYTES,
-                "value.converter": BYTES,
-                "offset.storage.topic": f"{workers}-offsets",
-                "config.storage.topic": f"{workers}-config",
-                "status.storage.topic": f"{workers}-status",
-                "offset.storage.partitions": 1,
-                "status.storage.partitions": 1,
-            }
-            arguments = [_write(processes.folder, rack, settings)]
-            _start(
-                processes,
-                rack,
+    ports: list[int] = []
+
+    def worker(config: MemberConfig) -> ProgramClient:
+        (port,) = free_ports(1)
+        ports.append(port)
+        settings = {
+            "bootstrap.servers": config.bootstrap,
+            "group.id": config.group_id,
+            "consumer.client.rack": config.rack,
+            "listeners": f"http://127.0.0.1:{port}",
+            "key.converter": BYTES,
+            "value.converter": BYTES,
+            "offset.flush.interval.ms": 5000,
+            "offset.storage.topic": f"{config.group_id}-offsets",
+            "config.storage.topic": f"{config.group_id}-config",
+            "status.storage.topic": f"{config.group_id}-status",
+            "offset.storage.partitions": 1,
+            "status.storage.partitions": 1,
+            # Another worker gets the tasks of one that has left at once.
+            "scheduled.rebalance.max.delay.ms": 0,
+        }
+
+        def command(topics: Sequence[str], folder: Path) -> list[str]:  # noqa: ARG001
+            return java(
                 class_path,
                 "org.apache.kafka.connect.cli.ConnectDistributed",
-                arguments,
+                write_properties(folder / "properties", settings),
             )
-        connector = {
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
-            "tasks.max": "6",
-            "topics": topic,
-            "file": str(processes.folder / "sink"),
-        }
+
+        return ProgramClient(command, _parse_struct)
+
+    sink = new_name("sink")
+    connector = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "6",
+        "topics": topic,
+        # Print where each record is from instead of its value.
+        "transforms": "hoist,insert,replace",
+        "transforms.hoist.type": f"{TRANSFORMS}.HoistField$Value",
+        "transforms.hoist.field": "value",
+        "transforms.insert.type": f"{TRANSFORMS}.InsertField$Value",
+        **{f"transforms.insert.{field}.field": field for field in ("topic", "partition", "offset")},
+        "transforms.replace.type": f"{TRANSFORMS}.ReplaceField$Value",
+        "transforms.replace.exclude": "value",
+    }
+    with ConsumerGroup(cluster, topics=[topic], client=worker) as workers:
+        for rack in RACKS:
+            workers.start(f"worker-{rack}", rack)
         wait_until(
-            lambda: _put(ports[0], f"/connectors/{sink}/config", connector),
+            lambda: bool(ports) and _put(ports[0], f"/connectors/{sink}/config", connector),
             TEST_TIMEOUT,
             "a Connect worker accepts the connector",
         )
-        yield
+        yield workers, f"connect-{sink}"
 
 
 def has_javac() -> bool:
@@ -137,19 +170,17 @@ def has_javac() -> bool:
     return shutil.which("javac") is not None
 
 
-def _start(
-    processes: Processes, name: str, class_path: str, program: str, arguments: Sequence[str]
-) -> None:
-    java = str(java_home() / "bin" / "java")
-    command = [java, *JVM_OPTIONS, "-cp", class_path, program, *arguments]
-    processes.start(name, command, processes.folder / f"{name}.log")
-
-
-def _write(folder: Path, name: str, properties: Mapping[str, object]) -> str:
-    """Return the path of a new file of properties."""
-    path = folder / f"{name}.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    return str(path)
+def _parse_struct(line: str) -> dict[str, Any] | None:
+    """Return the event of a record that a task has printed: Struct{topic=t,partition=0,...}."""
+    fields = dict(re.findall(r"(topic|partition|offset)=([^,}]+)", line))
+    if len(fields) < 3:
+        return None
+    return {
+        "name": "record_data",
+        "topic": fields["topic"],
+        "partition": int(fields["partition"]),
+        "offset": int(fields["offset"]),
+    }
 
 
 def _put(port: int, path: str, value: object) -> bool:
@@ -165,19 +196,6 @@ def _put(port: int, path: str, value: object) -> bool:
             return bool(response.status < 300)
     except OSError:
         return False
-
-
-def _compiled(class_path: str) -> Path:
-    """Return the folder of the compiled application of Kafka Streams."""
-    source = Path(__file__).with_name("streams_app") / "StreamsApp.java"
-    folder = cache_directory() / f"streams-app-{KAFKA_VERSION}"
-
-    def build(folder: Path) -> None:
-        command = ["javac", "--release", "17", "-cp", class_path, "-d", str(folder), str(source)]
-        subprocess.run(command, check=True)
-
-    build_once(folder, build)
-    return folder
 
 
 def _fetch_jars(name: str, *coordinates: str) -> str:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ def go_consumer() -> Path:
         command = ["go", "build", "-o", str(folder / "consumer"), "."]
         subprocess.run(command, cwd=source, check=True)
 
-    return _built("go_consumer", build) / "consumer"
+    return built("go_consumer", build) / "consumer"
 
 
 def kafkajs_consumer() -> Path:
@@ -53,10 +53,10 @@ def kafkajs_consumer() -> Path:
         command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
         subprocess.run(command, cwd=folder, check=True)
 
-    return _built("kafkajs_consumer", build) / "main.js"
+    return built("kafkajs_consumer", build) / "main.js"
 
 
-def _built(name: str, build: Callable[[Path, Path], None]) -> Path:
+def built(name: str, build: Callable[[Path, Path], None]) -> Path:
     """Return the folder that ``build`` fills from the source of a consumer, once per version."""
     source = Path(__file__).with_name(name)
     text = b"".join(path.read_bytes() for path in sorted(source.iterdir()))
@@ -66,15 +66,25 @@ def _built(name: str, build: Callable[[Path, Path], None]) -> Path:
     return folder
 
 
+def parse_json(line: str) -> dict[str, Any] | None:
+    """Return the object of a line that is one."""
+    return json.loads(line) if line.startswith("{") else None
+
+
 class ProgramClient:
     """A consumer in a process of its own. Its generation is not known: 0 while it owns.
 
     The process starts with `subscribe`, whose topics cannot be changed afterwards. ``command``
-    returns its arguments for topics and a folder that exists as long as the process.
+    returns its arguments for topics and a folder that exists as long as the process. ``parse``
+    returns the event of a line that it prints, None for another line.
     """
 
-    def __init__(self, command: Callable[[Sequence[str], Path], list[str]]) -> None:
-        self._command = command
+    def __init__(
+        self,
+        command: Callable[[Sequence[str], Path], list[str]],
+        parse: Callable[[str], dict[str, Any] | None] = parse_json,
+    ) -> None:
+        self._command, self._parse = command, parse
         self._owned: set[PartitionId] = set()
         self._records: queue.Queue[list[tuple[PartitionId, int]]] = queue.Queue()
         self._process: subprocess.Popen[str] | None = None
@@ -113,9 +123,9 @@ class ProgramClient:
         assert self._process.stdout is not None
         assert self._on_change is not None
         for line in self._process.stdout:
-            if not line.startswith("{"):
+            event = self._parse(line)
+            if event is None:
                 continue
-            event = json.loads(line)
             kind = event.get("name")
             if kind == "record_data":
                 tp = (event["topic"], event["partition"])
@@ -189,9 +199,19 @@ class ProgramClient:
         self._on_change(kind, ())
 
 
-def _escape(value: object) -> str:
-    """Return the value as a file of Java properties has it."""
-    return str(value).replace("\\", "\\\\").replace("\n", "\\n")
+def write_properties(path: Path, properties: Mapping[str, object]) -> str:
+    """Write a file of Java properties; return its path."""
+    escaped = {
+        key: str(value).replace("\\", "\\\\").replace("\n", "\\n")
+        for key, value in properties.items()
+    }
+    path.write_text("".join(f"{key}={value}\n" for key, value in escaped.items()))
+    return str(path)
+
+
+def java(class_path: str, program: str, *arguments: str) -> list[str]:
+    """Return the command that runs a Java program."""
+    return [str(java_home() / "bin" / "java"), *JVM_OPTIONS, "-cp", class_path, program, *arguments]
 
 
 @dataclass(frozen=True)
@@ -218,14 +238,8 @@ class Java:
         }
 
         def command(topics: Sequence[str], folder: Path) -> list[str]:
-            path = folder / "consumer.properties"
-            path.write_text(
-                "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
-            )
-            return [
-                str(java_home() / "bin" / "java"),
-                *JVM_OPTIONS,
-                *("-cp", fetch_tools(cache_directory())),
+            return java(
+                fetch_tools(cache_directory()),
                 "org.apache.kafka.tools.VerifiableConsumer",
                 *("--bootstrap-server", config.bootstrap),
                 *("--group-id", config.group_id),
@@ -235,8 +249,8 @@ class Java:
                 # Otherwise it commits after each poll, which may fail in a rebalance.
                 "--enable-autocommit",
                 "--verbose",
-                *("--command-config", str(path)),
-            ]
+                *("--command-config", write_properties(folder / "consumer.properties", properties)),
+            )
 
         return ProgramClient(command)
 

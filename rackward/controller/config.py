@@ -56,6 +56,7 @@ class ListenConfig:
 class FollowConfig:
     """How leaders follow the members of ``groups`` (patterns with ``*``) and the ``writers``.
 
+    ``host_racks`` are the racks of members that send none.
     Times are in seconds, ``min_rate`` in bytes a second; `rackward.controller.leader_decision` has
     the rules.
     """
@@ -68,6 +69,7 @@ class FollowConfig:
     elections_per_hour: int = 1000
     max_imbalance: float = 1.0
     writers: Writers = field(default_factory=Writers)
+    host_racks: HostRacks = field(default_factory=HostRacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +231,7 @@ class _Leaders(_Section):
         float, Meta(ge=0.0, le=1000.0, description="a share of the mean, from 0 to 1000")
     ] = 1.0
     writers: Texts = []
+    mapping: Properties = {}
 
     def __post_init__(self) -> None:
         self.config  # noqa: B018 - for its errors
@@ -247,6 +250,7 @@ class _Leaders(_Section):
             self.elections_per_hour,
             self.max_imbalance,
             parse_writers(writers, option="writers"),
+            HostRacks.parse(properties_as_text(self.mapping), "mapping"),
         )
         return config if groups else None
 

@@ -269,8 +269,11 @@ def _served(
         rates, _ = now.rates.of(group)
         for tp, owner in owners.items():
             racks = racks_of(owner)
+            # Of a partition without a commit in the time measured, it reads what is written: Kafka
+            # Connect commits once a minute, Kafka Streams twice.
+            rate = rates.get(tp) or now.rates.written.get(tp, 0.0)
             for rack in racks:
-                add(tp, rack, rates.get(tp, 0.0) / len(racks))
+                add(tp, rack, rate / len(racks))
     for tp, rate in now.rates.written.items():
         shares = writers.shares.get(tp.topic) or writers.shares.get(ALL_TOPICS, {})
         for rack, share in shares.items():

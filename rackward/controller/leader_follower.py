@@ -19,7 +19,6 @@ from rackward.controller.leader_decision import (
     Waiting,
     decide,
 )
-from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import current_readers, is_stable, may_read_followers
 from rackward.groups.reading import (
     ClusterReading,
@@ -184,8 +183,15 @@ class LeaderFollower:
                 if each.listed.id in self._history.owners:
                     owners[each.listed.id] = None
             elif group.members and not may_read_followers(group, reading.selectors):
-                owners[group.id] = _racks(group) if is_stable(group) else None
+                owners[group.id] = self._racks(group) if is_stable(group) else None
         return Observation(self._clock(), state, owners, self._rates)
+
+    def _racks(self, group: Group) -> Racks:
+        readers = current_readers(group, self._config.host_racks)
+        return {
+            tp: tuple(sorted((reader.rack for reader in each), key=str))
+            for tp, each in readers.items()
+        }
 
     def _measure(self, admin: AdminConnection, reading: ClusterReading) -> None:
         sample = read_sample(TolerantReader(admin), reading, lambda _: None)
@@ -210,10 +216,3 @@ class LeaderFollower:
             decision.best,
             self.status.elections,
         )
-
-
-def _racks(group: Group) -> Racks:
-    return {
-        tp: tuple(sorted((reader.rack for reader in readers), key=str))
-        for tp, readers in current_readers(group, HostRacks()).items()
-    }

@@ -235,9 +235,11 @@ def test_a_subscription_that_kafka_python_encoded_is_decoded(
     assert reader.read(data).topics is subscription.topics
 
 
-def test_version_1_with_the_fields_of_version_0_is_no_error() -> None:
-    """kafka-go's members send it."""
-    sent = b"\0\1" + subscription_bytes(["orders"], version=0, user_data=b"az1")[2:]
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_later_version_with_the_fields_of_version_0_is_no_error(version: int) -> None:
+    """Members of kafka-go and of Faust send it."""
+    plain = subscription_bytes(["orders"], version=0, user_data=b"az1")
+    sent = struct.pack(">h", version) + plain[2:]
     subscription = SubscriptionReader().read(sent, user_data=False)
     assert (subscription.topics, subscription.errors) == (frozenset({"orders"}), ())
 

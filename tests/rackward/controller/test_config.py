@@ -17,6 +17,7 @@ from rackward.controller.config import (
     UnderReplicated,
     read_config,
 )
+from rackward.groups.host_racks import HostRacks
 from rackward.lead import PROTOCOL_STRATEGIES, TakeOver, TakeOverPolicy
 from rackward.placement_service import MutualTls
 
@@ -50,6 +51,7 @@ leaders:
   elections_per_hour: 60
   max_imbalance: 0.5
   writers: a=3,b=1
+  mapping: {10.0.1.0/24: az1}
 """
 
 
@@ -85,6 +87,7 @@ def test_all_settings(tmp_path: Path) -> None:
         leaders=FollowConfig(
             *(("orders", "billing-*"), 0.2, 5000.0, 90.0, 7200.0, 60, 0.5),
             Writers({"*": {"a": 0.75, "b": 0.25}}),
+            HostRacks.parse({"10.0.1.0/24": "az1"}, "mapping"),
         ),
     )
     assert config.under_replicated.rate == 1_500_000

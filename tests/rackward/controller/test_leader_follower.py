@@ -20,6 +20,7 @@ from rackward.controller.config import FollowConfig
 from rackward.controller.leader_decision import History, Observation, Waiting, decide
 from rackward.controller.leader_follower import LeaderFollower
 from rackward.controller.lease import LeaseLostError
+from rackward.groups.host_racks import HostRacks
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates, Sample
 from rackward.kafka import AdminError, ClusterState
 from rackward.kafka.groups import Group, GroupMember, ListedGroup
@@ -157,7 +158,7 @@ class Following:
         return decision and (decision.waiting or len(decision.moves))
 
 
-def classic_group(name: str, rack: str, state: str = "Stable") -> Group:
+def classic_group(name: str, rack: str | None, state: str = "Stable") -> Group:
     """Return a group whose only member owns a half of the partitions."""
     assignment = {"orders": range(24)[name == "h" :: 2]}
     member = GroupMember(name, None, name, "/10.0.0.1", rack, frozenset(assignment), assignment)
@@ -188,6 +189,16 @@ def test_it_measures_settles_and_moves_once(
         ["decision=wait", "reason=settling"],
         ["decision=wait", "reason=local"],
     ]
+
+
+def test_members_that_send_no_rack_have_that_of_their_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    racks = HostRacks.parse({"10.0.0.0/24": "c"}, "mapping")
+    following = Following(monkeypatch, host_racks=racks)
+    following.groups = [classic_group("g", None), classic_group("h", "b")]
+    following.run(0.0)
+    assert following.run(10.0) == sum(ROWS[n][0] not in ((4, 5), (2, 3))[n % 2] for n in range(24))
 
 
 def test_a_controller_that_stood_by_settles_and_counts_its_elections(
