@@ -108,9 +108,8 @@ def membership_times(
     times: dict[str, Any] = {"SESSION_SECONDS": session, "HEARTBEAT_SECONDS": heartbeat}
     with (
         patch.multiple("rackward.lead.member", REBALANCE_SECONDS=rebalance, **times),
-        patch.multiple(
-            "rackward.lead.led_group", ALONE_SECONDS=alone, OFFSETS_SECONDS=watched, **times
-        ),
+        patch.multiple("rackward.lead.workers", **times),
+        patch.multiple("rackward.lead.led_group", ALONE_SECONDS=alone, OFFSETS_SECONDS=watched),
     ):
         yield
 

@@ -10,6 +10,7 @@ from rackward.lead.protocols import (
     why_refused,
 )
 from rackward.lead.take_over import TakeOver, TakeOverPolicy
+from rackward.lead.workers import Workers
 
 __all__ = [
     "DEFAULT_PROTOCOLS",
@@ -21,6 +22,7 @@ __all__ = [
     "ProtocolStrategy",
     "TakeOver",
     "TakeOverPolicy",
+    "Workers",
     "list_matched",
     "match_groups",
     "parse_protocols",

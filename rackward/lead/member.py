@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -64,7 +65,19 @@ REBALANCE_SECONDS = 60.0
 time-out is the longest of its members'."""
 
 HEARTBEAT_SECONDS = 1.0
-"""Between two heartbeats. A rebalance waits for this member for as long at most."""
+"""Between two heartbeats of a group, see `heartbeat_seconds`. A rebalance waits for as long."""
+
+MAX_HEARTBEAT_SECONDS = 3.0
+"""Between two heartbeats of a group if many are led; the default of consumers."""
+
+HEARTBEATS_PER_SECOND = 1000
+"""Up to which heartbeats are sent every HEARTBEAT_SECONDS."""
+
+MAX_ENTERING = 250
+"""Groups that a process enters at a time: each takes a connection, and a rebalance."""
+
+ENTERING_SECONDS = 5.0
+"""Seconds after which a group that is entered does not count any more: it waits for its members."""
 
 MAX_JOIN_SECONDS = 330.0
 """Seconds to wait for a JoinGroup response: longer than clients' default rebalance time-out of 300.
@@ -101,7 +114,8 @@ class LeadConnection:
     """Connections to one cluster, shared by all groups that a process leads.
 
     ``read_properties`` returns the properties again after an authentication failure. ``failure`` is
-    the error after which no connection can be opened any more.
+    the error after which no connection can be opened any more. ``client_id``, that of all members,
+    is by default LEAD_CLIENT_ID with the client id of ``properties``.
 
     Raises what `rackward.kafka.connect` raises.
     """
@@ -110,10 +124,11 @@ class LeadConnection:
         self,
         properties: Mapping[str, object],
         read_properties: Callable[[], Mapping[str, object]] | None = None,
+        client_id: str | None = None,
     ) -> None:
         given = properties.get("client.id")
-        client_id = f"{LEAD_CLIENT_ID}-{given}" if given else LEAD_CLIENT_ID
-        self.admin: AdminConnection = connect({**properties, "client.id": client_id})
+        self.client_id = client_id or (f"{LEAD_CLIENT_ID}-{given}" if given else LEAD_CLIENT_ID)
+        self.admin: AdminConnection = connect({**properties, "client.id": self.client_id})
         self.failure: AdminError | None = None
         self._properties = properties
         self._read_properties = read_properties
@@ -128,6 +143,9 @@ class LeadConnection:
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rackward-lead")
         self._idle: dict[int, list[str]] = {}
         self._opened = 0
+        self.entrance = Entrance(self._net.call_later)
+        self.groups = 0
+        """The number of groups that share this connection."""
 
     # ---- called in any thread
 
@@ -172,6 +190,11 @@ class LeadConnection:
         """Close all connections. Computations in progress are not waited for."""
         self._workers.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Seconds between two heartbeats of a group."""
+        return heartbeat_seconds(self.groups)
 
     # ---- called on the event loop
 
@@ -274,6 +297,45 @@ class LeadConnection:
         self._manager.cluster._coordinator_brokers.pop(connection, None)
 
 
+class Entrance:
+    """Lets MAX_ENTERING groups be entered at a time, in the order in which they come.
+
+    Used on the event loop; ``call_later`` is its function.
+    """
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._call_later = call_later
+        self._entering = 0
+        self._queue: deque[Any] = deque()
+
+    async def enter(self) -> Callable[[], None]:
+        """Wait for a turn; return the function that ends it, as ENTERING_SECONDS do."""
+        if self._entering < MAX_ENTERING:
+            self._entering += 1
+        else:
+            turn = Future()
+            self._queue.append(turn)
+            await turn
+        entered = True
+
+        def end() -> None:
+            nonlocal entered
+            if entered:
+                entered = False
+                if self._queue:
+                    self._queue.popleft().success(None)
+                else:
+                    self._entering -= 1
+
+        self._call_later(ENTERING_SECONDS, end)
+        return end
+
+
+def heartbeat_seconds(groups: int) -> float:
+    """Return the seconds between two heartbeats of a group, for a process with so many groups."""
+    return max(HEARTBEAT_SECONDS, min(MAX_HEARTBEAT_SECONDS, groups / HEARTBEATS_PER_SECOND))
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A JoinGroup response; ``members`` only if this member leads."""
@@ -305,10 +367,24 @@ class DescribedGroup:
 
 
 class GroupMember:
-    """One member: its id, its generation, and the group's coordinator."""
+    """One member: its id, its generation, and the group's coordinator.
 
-    def __init__(self, connection: LeadConnection, group: str) -> None:
+    Its time-outs are by default SESSION_SECONDS and REBALANCE_SECONDS.
+    """
+
+    def __init__(
+        self,
+        connection: LeadConnection,
+        group: str,
+        *,
+        protocol_type: str = CONSUMER_PROTOCOL_TYPE,
+        session_seconds: float | None = None,
+        rebalance_seconds: float | None = None,
+    ) -> None:
         self.group = group
+        self.session_seconds = session_seconds or SESSION_SECONDS
+        self._protocol_type = protocol_type
+        self._rebalance_seconds = rebalance_seconds or REBALANCE_SECONDS
         self.id = ""
         self.generation = NO_GENERATION
         self._connection = connection
@@ -347,20 +423,26 @@ class GroupMember:
         protocols: Sequence[tuple[str, bytes]],
         cost: Callable[[str], int],
         tries: int,
+        least: int = 0,
     ) -> None:
-        """Get a member id of low ``cost``; give the other ids back.
+        """Get a member id of low ``cost``, which cannot be below ``least``; give the others back.
 
         An id that does not join expires after the session time-out, so the search ends long before.
         """
         until = time.monotonic() + SESSION_SECONDS / 4
         self.id = await self.request_id(protocols)
-        for _ in range(tries):
-            if not cost(self.id) or time.monotonic() > until:
-                break
-            another = await self.request_id(protocols)
-            self.id, worse = sorted((self.id, another), key=cost)
-            # A pending id would hold up the next join until its session time-out.
-            await self.remove([(worse, None)])
+        worse: list[tuple[str, None]] = []
+        try:
+            for _ in range(tries):
+                if cost(self.id) <= least or time.monotonic() > until:
+                    break
+                another = await self.request_id(protocols)
+                self.id, other = sorted((self.id, another), key=cost)
+                worse.append((other, None))
+        finally:
+            if worse:
+                # A pending id would hold up the next join until its session time-out.
+                await self.remove(worse)
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
         """Join and return once all members have. Raises KafkaError."""
@@ -395,7 +477,7 @@ class GroupMember:
             generation_id=self.generation,
             member_id=self.id,
             group_instance_id=None,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_type=self._protocol_type,
             protocol_name=self._protocol,
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=assigned)
@@ -503,8 +585,9 @@ class GroupMember:
             self.group,
             member_id,
             protocols,
-            session_seconds=SESSION_SECONDS,
-            rebalance_seconds=REBALANCE_SECONDS,
+            protocol_type=self._protocol_type,
+            session_seconds=self.session_seconds,
+            rebalance_seconds=self._rebalance_seconds,
             reason=reason,
         )
         return await self._connection.send_waiting(await self.coordinator(), request, seconds)
