@@ -25,8 +25,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.coordinator import Coordinator
+from benchmarks.coordinator import Coordinator, Group
 from rackward.kafka.groups import leads_for_rackward
+from rackward.lead.take_over import members_ahead
 
 PARTITIONS = 20
 WORKER_GROUP = "workers"
@@ -135,6 +136,15 @@ async def measure(groups: int, processes: int, rest: float) -> None:
         serving.cancel()
 
 
+def is_going_over(group: Group) -> bool:
+    """Return whether another process, which has joined, is about to lead the group."""
+    waiting = [m.id for m in group.members.values() if m.session and m.id != group.leader]
+    return group.protocol_type == "consumer" and any(
+        all(map(leads_for_rackward, members_ahead(each, group.members.keys() - {each})))
+        for each in waiting
+    )
+
+
 async def divide(
     what: str, coordinator: Coordinator, running: list[subprocess.Popen[bytes]], groups: int
 ) -> None:
@@ -153,11 +163,7 @@ async def divide(
         return (
             sum(shares.values()) == groups
             and len(shares) == len(running)
-            and not any(
-                group.protocol_type == "consumer"
-                and sum(member.session is not None for member in group.members.values()) > 1
-                for group in coordinator.groups.values()
-            )
+            and not any(map(is_going_over, coordinator.groups.values()))
         )
 
     seconds = await until(all_led, f"all groups are led: {what}")

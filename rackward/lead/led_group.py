@@ -61,6 +61,7 @@ from rackward.lead.take_over import (
     decide_outside,
     id_cost,
     least_id_cost,
+    members_ahead,
 )
 from rackward.lead.workers import WorkerGroup
 
@@ -308,7 +309,7 @@ class LedGroup:
             if self._join_reason is not None:
                 if self._member.id:
                     return await self._join(self._join_reason)
-                return await self._enter(self._join_reason)
+                return await self._connection.enter(partial(self._enter, self._join_reason))
             failure, self._heartbeat_failure = self._heartbeat_failure, None
             if failure is not None:
                 raise failure
@@ -325,7 +326,7 @@ class LedGroup:
             return 0.0
         except kafka_errors.UnknownMemberIdError:
             self._member.forget()
-            if not self._closing:
+            if not self._closing and self._successor is None:
                 self._log(logging.WARNING, "the group has removed this member")
                 self._join_reason = "rejoining after removal"
             return 0.0
@@ -365,17 +366,24 @@ class LedGroup:
         """Return whether the group is another worker's from now on.
 
         That is when its owner is a member. In the rebalance in which it joins, it leads if this
-        member leaves instead of joining again.
+        member leaves instead of joining again, unless a consumer is ahead of it in the brokers'
+        map. Then this member goes on leading, until that is otherwise or the process ends.
         """
+        workers = self._workers
         successor = self._successor
-        if successor is None or not self._member.id:
+        if workers is None or successor is None or not self._member.id:
             return successor is not None
         if self._join_reason is not None:
             described = await self._member.describe()
             others = [member for member in described.members if member.id != self._member.id]
             self._others = {member.id: member.instance_id for member in others}
-        if not any(client_id_of(member) == successor for member in self._others):
+        owner = next((each for each in self._others if client_id_of(each) == successor), None)
+        if owner is None:
             return False
+        if self.status.state != WAITING and not workers.closing:
+            before = members_ahead(owner, self._others.keys() - {owner})
+            if not all(map(leads_for_rackward, before)):
+                return False
         self._log(logging.INFO, "handing over: worker=%s", sanitize(successor))
         return True
 
@@ -455,18 +463,14 @@ class LedGroup:
     # ---- joining
 
     async def _enter(self, reason: str) -> float:
-        """Join as a new member, when it is this group's turn; see `_join`."""
-        end = await self._connection.entrance.enter()
-        try:
-            if self._closing or self._successor is not None:
-                return 0.0
-            return await self._join(reason)
-        finally:
-            end()
+        """Join as a new member, unless that has become needless; see `_join`."""
+        if self._closing or self._successor is not None:
+            return 0.0
+        return await self._join(reason)
 
     async def _join(self, reason: str) -> float:
         """Join, and lead or wait; return the seconds until the next step."""
-        departed: list[str] = []
+        gone: list[str] = []
         if not self._member.id:
             if self._workers is not None and not self._workers.confirmed:
                 self._set(OUTSIDE, "this process is not in the group of workers now")
@@ -481,9 +485,9 @@ class LedGroup:
                 self._set(OUTSIDE, why)
                 return self._connection.heartbeat_seconds
             if self._workers is not None:
-                departed = await self._workers.departed(m.id for m in described.members)
+                gone = self._workers.gone(member.id for member in described.members)
             # While such a member is waited for, the group does not get stable.
-            if consumers and not described.protocol and not departed:
+            if consumers and not described.protocol and not gone:
                 # Brokers tell the protocol of a stable group only.
                 if self.status.state != REBALANCING:
                     self._set(JOINING, "the group rebalances")
@@ -504,8 +508,8 @@ class LedGroup:
             return 0.0
         self._begin_rebalance()
         joining = self._connection.start(lambda: self._member.join(self._protocols(), reason))
-        if departed:
-            await self._remove_departed(departed, joining)
+        if self._workers is not None and gone:
+            await self._remove_gone(self._workers, gone, joining)
         try:
             joined = await joining
         except kafka_errors.InconsistentGroupProtocolError:
@@ -515,20 +519,23 @@ class LedGroup:
             raise
         return await self._on_joined(joined)
 
-    async def _remove_departed(self, departed: Collection[str], joining: Any) -> None:
+    async def _remove_gone(
+        self, workers: WorkerGroup, members: Collection[str], joining: Any
+    ) -> None:
         """Remove the members of workers that are gone, once this member is in the group.
 
         A consumer would lead if this member were not there, and all members would wait for the
-        session time-out of those members if they stayed. If removing fails, they wait.
+        session time-out of those members if they stayed.
         """
-        with suppress(kafka_errors.KafkaError):
-            while not joining.is_done:
-                if self._member.id in {m.id for m in (await self._member.describe()).members}:
-                    break
-                await self._wakeup(JOIN_AHEAD_SECONDS)
-            if self._workers is not None and (gone := await self._workers.departed(departed)):
-                self._log(logging.INFO, "removing members of workers that are gone")
-                await self._member.remove([(m, None) for m in gone], "its process has ended")
+        while not joining.is_done:
+            with suppress(kafka_errors.KafkaError):
+                present = {member.id for member in (await self._member.describe()).members}
+                if self._member.id in present and await workers.confirm():
+                    if gone := workers.gone(present.intersection(members)):
+                        self._log(logging.INFO, "removing members of a process that is gone")
+                        await self._member.remove([(id, None) for id in gone], "it is gone")
+                    return
+            await self._wakeup(JOIN_AHEAD_SECONDS)
 
     def _protocols(self) -> list[tuple[str, bytes]]:
         return listed_protocols(self._options.protocols, self._in_use)

@@ -138,12 +138,14 @@ class LeadConnection:
         self._net: Any = self._manager._net
         self._manager.config["max_in_flight_requests_per_connection"] = MAX_IN_FLIGHT
         self._manager.config["receive_message_max_bytes"] = MAX_RESPONSE_BYTES
+        # Nobody reads kafka-python's own, a tenth of the cost of a heartbeat.
+        self._manager.config["metrics"] = None
         # Named topics must never be created by looking them up.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rackward-lead")
         self._idle: dict[int, list[str]] = {}
         self._opened = 0
-        self.entrance = Entrance(self._net.call_later)
+        self._entrance = Entrance(self._net.call_later)
         self.groups = 0
         """The number of groups that share this connection."""
 
@@ -240,11 +242,25 @@ class LeadConnection:
         except BaseException:
             self._discard(connection)
             raise
-        if len(idle) < IDLE_JOIN_CONNECTIONS:
-            idle.append(connection)
-        else:
-            self._discard(connection)
+        idle.append(connection)
+        self._close_idle()
         return response
+
+    async def enter(self, join: Callable[[], Awaitable[Result]]) -> Result:
+        """Run ``join``, which joins a group as a new member, when it is its turn."""
+        end = await self._entrance.enter()
+        try:
+            return await join()
+        finally:
+            end()
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close connections that are not needed, unless more groups are being entered."""
+        if not self._entrance.entering:
+            for idle in self._idle.values():
+                while len(idle) > IDLE_JOIN_CONNECTIONS:
+                    self._discard(idle.pop())
 
     async def find_coordinator(self, group: str, seconds: float) -> int:
         """Return the broker that coordinates a group. Raises KafkaError."""
@@ -305,13 +321,13 @@ class Entrance:
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
-        self._entering = 0
+        self.entering = 0
         self._queue: deque[Any] = deque()
 
     async def enter(self) -> Callable[[], None]:
         """Wait for a turn; return the function that ends it, as ENTERING_SECONDS do."""
-        if self._entering < MAX_ENTERING:
-            self._entering += 1
+        if self.entering < MAX_ENTERING:
+            self.entering += 1
         else:
             turn = Future()
             self._queue.append(turn)
@@ -325,7 +341,7 @@ class Entrance:
                 if self._queue:
                     self._queue.popleft().success(None)
                 else:
-                    self._entering -= 1
+                    self.entering -= 1
 
         self._call_later(ENTERING_SECONDS, end)
         return end

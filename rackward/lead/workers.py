@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -119,7 +120,8 @@ class WorkerGroup:
         )
         self._wakeup = connection.notifier()
         self._joined = False
-        self._closing = False
+        self.closing = False
+        """Whether this process ends."""
         self._running: Any = None
 
     # ---- called in any thread
@@ -144,28 +146,30 @@ class WorkerGroup:
         """Return the worker that leads a group; None if no workers are known."""
         return owner_of(group, self._names)
 
-    # ---- called on the event loop
-
-    async def departed(self, members: Iterable[str]) -> list[str]:
-        """Return those member ids that belong to workers of this group that are gone.
-
-        None if the coordinator does not confirm now that this worker knows all: another can only
-        join once this one has joined again.
-        """
-        ids = [
+    def gone(self, members: Iterable[str]) -> list[str]:
+        """Return those member ids that belong to workers of this group that are not known now."""
+        return [
             member
             for member in members
             if member.startswith(_prefix(self.group)) and client_id_of(member) not in self._names
         ]
-        if ids and self._joined:
-            with suppress(kafka_errors.KafkaError):
+
+    # ---- called on the event loop
+
+    async def confirm(self) -> bool:
+        """Return whether the coordinator confirms that all workers are known now.
+
+        Others can only join once this one has joined again.
+        """
+        with suppress(kafka_errors.KafkaError):
+            if self._joined:
                 await self._member.heartbeat()
-                return ids if self._joined else []
-        return []
+                return self._joined
+        return False
 
     async def leave(self) -> None:
         """Leave. From then on, groups belong to the remaining workers."""
-        self._closing = True
+        self.closing = True
         self._wakeup.notify()
         self._joined, self._confirmed_at = False, float("-inf")
         self._reason = "it ends"
@@ -178,7 +182,7 @@ class WorkerGroup:
             await self._member.leave("the process ends")
 
     async def _run(self) -> None:
-        while not self._closing:
+        while not self.closing:
             await self._wakeup(await self._step())
         # An id that was given after `leave` sent its request.
         await self._end()
@@ -200,10 +204,14 @@ class WorkerGroup:
             self._joined = False
             self._member.forget()
             return 0.0
+        except kafka_errors.SaslAuthenticationFailedError as error:
+            self._fail(error)
+            await self._connection.in_worker(partial(self._connection.renew_credentials, error))
+            return RETRY_SECONDS
         except kafka_errors.KafkaError as error:
             self._fail(error)
             return RETRY_SECONDS / 4 if isinstance(error, COORDINATOR_ERRORS) else RETRY_SECONDS
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             self._joined = False
             self._fail(error)
             return RETRY_SECONDS
@@ -222,10 +230,10 @@ class WorkerGroup:
     async def _join(self) -> None:
         if not self._member.id:
             self._member.id = await self._member.request_id(_PROTOCOLS)
-        if self._closing:
+        if self.closing:
             return
         joined = await self._member.join(_PROTOCOLS, "a worker joins")
-        if self._closing:
+        if self.closing:
             return
         sent_at = time.monotonic()
         if joined.leader == self._member.id:
@@ -234,7 +242,7 @@ class WorkerGroup:
         else:
             received = await self._member.sync()
         names = frozenset(json.loads(received))
-        if self._closing:
+        if self.closing:
             return
         self._joined, self._confirmed_at, self._reason = True, sent_at, ""
         if names != self._names:
