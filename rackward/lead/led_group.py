@@ -825,7 +825,7 @@ class LedGroup:
         """Rebalance if partitions or leaders have changed; without metadata in time, do nothing."""
         topics = sorted(self._assigner.topics)
         try:
-            cluster, _ = await self._connection.read_topics(topics, METADATA_TIMEOUT)
+            cluster = await self._connection.check_topics(topics, METADATA_TIMEOUT)
         except kafka_errors.KafkaError as error:
             self._log(logging.INFO, "no metadata: %s", format_error(error))
             return

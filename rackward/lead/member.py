@@ -55,6 +55,7 @@ from rackward.kafka.messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
+from rackward.lead.batches import Batches
 from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE, RawMember, client_id_of
 
 SESSION_SECONDS = 10.0
@@ -72,6 +73,11 @@ MAX_HEARTBEAT_SECONDS = 3.0
 
 HEARTBEATS_PER_SECOND = 1000
 """Up to which heartbeats are sent every HEARTBEAT_SECONDS."""
+
+DESCRIBE_SECONDS = 0.02
+CHECK_SECONDS = 0.25
+"""For which groups that are to be described, and topics whose metadata is checked, are collected
+for one request."""
 
 MAX_ENTERING = 250
 """Groups that a process enters at a time: each takes a connection, and a rebalance."""
@@ -146,6 +152,15 @@ class LeadConnection:
         self._idle: dict[int, list[str]] = {}
         self._opened = 0
         self._entrance = Entrance(self._net.call_later)
+        self._describing = Batches(
+            self._describe, DESCRIBE_SECONDS, self._net.call_later, self.start
+        )
+        self._checking = Batches(
+            lambda _, topics: self.read_topics(topics, TIMEOUT_SECONDS),
+            CHECK_SECONDS,
+            self._net.call_later,
+            self.start,
+        )
         self.groups = 0
         """The number of groups that share this connection."""
 
@@ -274,6 +289,24 @@ class LeadConnection:
         if self._manager.cluster.broker_metadata(found.node_id) is None:
             await self._manager.cluster.refresh_metadata()
         return int(found.node_id)
+
+    async def describe(self, node: int, group: str) -> Any:
+        """Return the DescribedGroup of a response. Raises KafkaError."""
+        return (await self._describing.request(node, [group]))[group]
+
+    async def _describe(self, node: int | None, groups: Sequence[str]) -> dict[str, Any]:
+        assert node is not None
+        request = DescribeGroupsRequest(groups=groups, include_authorized_operations=False)
+        return {group.group_id: group for group in (await self.send(node, request)).groups}
+
+    async def check_topics(self, topics: Sequence[str], seconds: float) -> Any:
+        """Return a ClusterMetadata of these and other topics, with one request for several groups.
+
+        It may be CHECK_SECONDS late. Raises as `read_topics`.
+        """
+        sent = self.start(lambda: self._checking.request(None, topics))
+        cluster, _ = await self.wait(sent, seconds)
+        return cluster
 
     async def read_topics(
         self, topics: Sequence[str], seconds: float
@@ -537,8 +570,7 @@ class GroupMember:
     async def describe(self) -> DescribedGroup:
         """Return the group; one that does not exist is ``Dead``. Raises KafkaError."""
         node = await self.coordinator()
-        request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
-        (group,) = (await self._connection.send(node, request)).groups
+        group = await self._connection.describe(node, self.group)
         # Brokers say so of groups of other types as well, up to 3.9 without an error.
         if (
             group.error_code == kafka_errors.GroupIdNotFoundError.errno
