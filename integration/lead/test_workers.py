@@ -133,15 +133,15 @@ def test_the_groups_of_a_killed_process_are_led_by_the_other(
         known = first.status()["workers"]["names"]
         mine = {worker: [n for n in names if owner_of(n, known) == worker] for worker in known}
         chosen = [name for owned in mine.values() for name in owned[:GROUPS_PER_PROCESS]]
-        wait_until(
-            lambda: first.leads() | second.leads() >= set(chosen), 2 * TEST_TIMEOUT, "all are led"
-        )
         groups = [
             led_group(stack, shared_three_brokers, name, "confluent-cooperative-sticky")
             for name in chosen
         ]
         for group in groups:
             group.start("a1", "b1")
+        wait_until(
+            lambda: first.leads() | second.leads() >= set(chosen), 2 * TEST_TIMEOUT, "all are led"
+        )
         for group in groups:
             group.settle()
         assert first.leads() & set(chosen) == set(mine[first.status()["workers"]["name"]]) & set(

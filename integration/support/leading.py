@@ -138,9 +138,9 @@ def wait_for_status(
 ) -> LeadStatus:
     """Wait until the status of the only group matches, and return it."""
     try:
-        wait_until(lambda: matches(leader.status()[0]), TEST_TIMEOUT, what)
+        wait_until(lambda: any(map(matches, leader.status())), TEST_TIMEOUT, what)
     except AssertionError as error:
-        raise AssertionError(f"{error}, but {leader.status()[0]}") from None
+        raise AssertionError(f"{error}, but {leader.status()}") from None
     return leader.status()[0]
 
 

@@ -539,8 +539,12 @@ class GroupMember:
         _check(response.error_code)
         return bytes(response.assignment or b"")
 
-    async def heartbeat(self) -> None:
-        """Send a heartbeat. Raises RebalanceInProgressError if the group rebalances."""
+    async def heartbeat(self, seconds: float | None = None) -> None:
+        """Send a heartbeat. Raises RebalanceInProgressError if the group rebalances.
+
+        ``seconds`` for the response are by default a third of the session time-out. Without one,
+        the connection is closed, and the requests of all groups on it fail.
+        """
         request = HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -548,7 +552,8 @@ class GroupMember:
             group_instance_id=None,
         )
         node = await self.coordinator()
-        response = await self._connection.send(node, request, SESSION_SECONDS / 3)
+        timeout = seconds or self.session_seconds / 3
+        response = await self._connection.send(node, request, timeout)
         _check(response.error_code)
 
     async def remove(self, members: Sequence[tuple[str, str | None]], reason: str = "") -> None:

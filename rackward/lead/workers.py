@@ -163,7 +163,7 @@ class WorkerGroup:
         """
         with suppress(kafka_errors.KafkaError):
             if self._joined:
-                await self._member.heartbeat()
+                await self._member.heartbeat(SESSION_SECONDS)
                 return self._joined
         return False
 
@@ -194,7 +194,7 @@ class WorkerGroup:
                 await self._join()
             else:
                 sent_at = time.monotonic()
-                await self._member.heartbeat()
+                await self._member.heartbeat(SESSION_SECONDS)
                 self._confirmed_at = sent_at
             return HEARTBEAT_SECONDS
         except (kafka_errors.RebalanceInProgressError, kafka_errors.IllegalGenerationError):
