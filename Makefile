@@ -22,7 +22,7 @@ export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-docker lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients chaos nightly mutation wheel wheel-test constraints clean
+.PHONY: help demo test test-quick test-docker lint format typecheck docs benchmarks benchmarks-placement benchmarks-clients benchmarks-leading chaos nightly mutation wheel wheel-test constraints clean
 
 help:
 	@echo 'make demo                  compare four assignors on a Kafka of six brokers in three racks'
@@ -35,6 +35,7 @@ help:
 	@echo 'make benchmarks            time the assignors'
 	@echo 'make benchmarks-placement  time the placers and reassignment plans'
 	@echo 'make benchmarks-clients    compare the confluent consumers on a real Kafka'
+	@echo 'make benchmarks-leading    CPU, memory and seconds of leading 5,000 groups on simulated brokers'
 	@echo 'make chaos                 break clusters and groups of every client, and check what they did'
 	@echo 'make nightly               what takes hours: slow tests, new random examples, all rights, all faults, memory'
 	@echo 'make mutation              change the code in small ways, and count what the tests notice'
@@ -85,6 +86,9 @@ benchmarks-placement: $(VENV)/.dev-installed
 
 benchmarks-clients: $(VENV)/.dev-installed
 	@$(BIN)/python -m benchmarks.confluent_overhead $(ARGS)
+
+benchmarks-leading: $(VENV)/.dev-installed
+	@$(BIN)/python -m benchmarks.leading $(ARGS)
 
 chaos: $(VENV)/.dev-installed
 	@$(BIN)/python -m integration.chaos $(ARGS)

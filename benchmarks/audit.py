@@ -17,12 +17,13 @@ from random import Random
 from typing import TypeVar
 
 from placement_core import Broker, ClusterView, TopicPartition
+from rack_traffic.advice import CLASSIC
 from rack_traffic.prices import PriceTable
 from rackward.groups.audit import audit_reading
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka import ClusterState
-from rackward.kafka.groups import CLASSIC, CONSUMER, Group, GroupMember, ListedGroup
+from rackward.kafka.groups import CONSUMER, Group, GroupMember, ListedGroup
 
 BROKERS, RACKS, MEMBERS, PARTITIONS_PER_TOPIC = 12, "abc", 6, 100
 PROTOCOLS = ((CLASSIC, "range"), (CLASSIC, "cooperative-sticky"), (CONSUMER, "uniform"))

@@ -1,6 +1,6 @@
 """What it takes to follow 500 groups and 10,000 partitions with leaders.
 
-    python -m benchmarks.following [--cluster]
+    python -m benchmarks.following [--cluster] [--groups 500 --partitions 10000]
 
 Prints the seconds of CPU of a decision at rest, and of one after a group has got new members. With
 ``--cluster``, a controller follows as many groups on six brokers, one member with 20 partitions
@@ -38,18 +38,17 @@ from rackward.kafka import AdminConnection, ClusterState, connect
 from rackward.kafka.groups import join_request
 from rackward.testing import LocalCluster
 
-GROUPS, PARTITIONS, PER_TOPIC = 500, 10_000, 100
-READ = PARTITIONS // GROUPS * 3
-"""Partitions of a group: three groups read each partition."""
+PER_TOPIC = 100
 BROKERS = 12
 CONFIG = FollowConfig(("*",))
 REST_SECONDS = 60.0
 
 
-def decisions() -> None:
-    """Print the CPU of decisions on random groups."""
+def decisions(groups: int, partitions: int) -> None:
+    """Print the CPU of decisions on random groups, three of which read each partition."""
+    read = partitions // groups * 3
     rng = random.Random(1)
-    tps = [TopicPartition(f"t{n // PER_TOPIC}", n % PER_TOPIC) for n in range(PARTITIONS)]
+    tps = [TopicPartition(f"t{n // PER_TOPIC}", n % PER_TOPIC) for n in range(partitions)]
     rows = {tp: tuple((n + k) % BROKERS for k in range(3)) for n, tp in enumerate(tps)}
     view = ClusterView(
         tuple(Broker(n, "abc"[n % 3]) for n in range(BROKERS)),
@@ -59,9 +58,9 @@ def decisions() -> None:
     state = ClusterState("cluster", view, in_sync=rows)
     owners = {
         f"g{group}": {
-            tps[(group * READ // 3 + n) % PARTITIONS]: (rng.choice("abc"),) for n in range(READ)
+            tps[(group * read // 3 + n) % partitions]: (rng.choice("abc"),) for n in range(read)
         }
-        for group in range(GROUPS)
+        for group in range(groups)
     }
     rates = ReadRates({tp: rng.uniform(1e3, 1e6) for tp in tps})
     now = Observation(0.0, state, owners, rates)
@@ -74,7 +73,7 @@ def decisions() -> None:
         now = replace(now, at=now.at + 3600.0)
         cpu = time.process_time()
         history = history.observed(now, CONFIG)
-        decision = decide(now, history, replace(CONFIG, elections_per_hour=PARTITIONS))
+        decision = decide(now, history, replace(CONFIG, elections_per_hour=partitions))
         seconds = time.process_time() - cpu
         print(
             f"{what}: cpu_seconds={seconds:.3f} moves={len(decision.moves)} "
@@ -87,8 +86,8 @@ def decisions() -> None:
         history = history.after(decision, now.at)
 
 
-def join(admin: AdminConnection, group: str, topic: str, first: int, rack: str) -> None:
-    """Add a member with a session of half an hour, which owns 20 partitions from ``first`` on."""
+def join(admin: AdminConnection, group: str, topic: str, owned: range, rack: str) -> None:
+    """Add a member with a session of half an hour, which owns these partitions."""
     coordinator = find_coordinator(admin, group, admin.deadline())
     subscription = ConsumerProtocolSubscription(
         version=3, topics=[topic], owned_partitions=[], generation_id=-1, rack_id=rack
@@ -105,10 +104,10 @@ def join(admin: AdminConnection, group: str, topic: str, first: int, rack: str) 
         )
         joined = admin.send("joining", request, node=coordinator)
         member = joined.member_id
-    owned = ConsumerProtocolAssignment.TopicPartition(
-        topic=topic, partitions=list(range(first, first + PARTITIONS // GROUPS))
+    assigned = ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(owned))
+    assignment = ConsumerProtocolAssignment(
+        version=0, assigned_partitions=[assigned], user_data=None
     )
-    assignment = ConsumerProtocolAssignment(version=0, assigned_partitions=[owned], user_data=None)
     request = SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
@@ -126,19 +125,19 @@ def join(admin: AdminConnection, group: str, topic: str, first: int, rack: str) 
     assert not response.error_code, response
 
 
-def follow() -> None:
+def follow(groups: int, partitions: int) -> None:
     """Print what a controller takes that follows all groups of a cluster."""
     with LocalCluster() as cluster, ExitStack() as stack:
         servers = cluster.bootstrap_servers.split(",")
         client = KafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=int(TIMEOUT * 1000))
         stack.callback(client.close)
-        topics = create_topics(client, PARTITIONS)
+        topics = create_topics(client, partitions)
         properties: dict[str, object] = {"bootstrap.servers": cluster.bootstrap_servers}
         admin = stack.enter_context(connect(properties, timeout=TIMEOUT))
-        per_topic = GROUPS // len(topics)
-        for group in range(GROUPS):
-            topic, number = topics[group // per_topic], group % per_topic
-            join(admin, f"g{group}", topic, number * PER_TOPIC // per_topic, "abc"[group % 3])
+        per_topic, owned = groups // len(topics), partitions // groups
+        for group in range(groups):
+            topic, first = topics[group // per_topic], group % per_topic * owned
+            join(admin, f"g{group}", topic, range(first, first + owned), "abc"[group % 3])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         plugins = Plugins(RackAlternatingPlacer, MetadataLocator())
         config = ControllerConfig(properties, leaders=CONFIG)
@@ -168,10 +167,11 @@ def follow() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cluster", action="store_true")
-    if parser.parse_args().cluster:
-        follow()
-    else:
-        decisions()
+    parser.add_argument("--groups", type=int, default=500)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    arguments = parser.parse_args()
+    run = follow if arguments.cluster else decisions
+    run(arguments.groups, arguments.partitions)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -264,6 +264,20 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
             led = wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
             assert (led.leads, led.metrics.partitions) == (True, 2)
             group.settle(partitions_of(topic, 2))
+        workers = new_name("workers")
+        divided = replace(options, worker_group=workers)
+        with GroupLeader(properties, [group.id], divided) as leader:
+            wait_until(
+                lambda: (known := leader.workers) is not None and "Read" in known.reason,
+                TEST_TIMEOUT,
+                "the group of workers is refused",
+            )
+            assert leader.status() == ()
+            pattern = ResourcePattern(ResourceType.GROUP, workers)
+            acl = ACL("User:bob", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)
+            with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            wait_until(lambda: bool(leader.status()), TEST_TIMEOUT, "it is the only worker")
+            wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
 
 
 def test_a_process_that_leads_reads_a_rotated_password(

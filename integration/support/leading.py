@@ -108,9 +108,8 @@ def membership_times(
     times: dict[str, Any] = {"SESSION_SECONDS": session, "HEARTBEAT_SECONDS": heartbeat}
     with (
         patch.multiple("rackward.lead.member", REBALANCE_SECONDS=rebalance, **times),
-        patch.multiple(
-            "rackward.lead.led_group", ALONE_SECONDS=alone, OFFSETS_SECONDS=watched, **times
-        ),
+        patch.multiple("rackward.lead.workers", **times),
+        patch.multiple("rackward.lead.led_group", ALONE_SECONDS=alone, OFFSETS_SECONDS=watched),
     ):
         yield
 
@@ -139,9 +138,9 @@ def wait_for_status(
 ) -> LeadStatus:
     """Wait until the status of the only group matches, and return it."""
     try:
-        wait_until(lambda: matches(leader.status()[0]), TEST_TIMEOUT, what)
+        wait_until(lambda: any(map(matches, leader.status())), TEST_TIMEOUT, what)
     except AssertionError as error:
-        raise AssertionError(f"{error}, but {leader.status()[0]}") from None
+        raise AssertionError(f"{error}, but {leader.status()}") from None
     return leader.status()[0]
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from assignors.group_leader import sanitize
+from assignors.group_leader import is_topic_name, sanitize
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from placement_core.plugins import parse_properties
@@ -62,6 +62,7 @@ Examples:
   rackward lead billing 'team-a-*' --dry-run
   rackward lead billing --take-over remove --health 127.0.0.1:9101
   rackward lead billing --mapping 10.0.1.0/24=az1,10.0.2.0/24=az2
+  rackward lead '*' --worker-group rackward-workers
 
 In a classic consumer group, one member, the leader, assigns the partitions of all. This command
 joins groups as a member that reads nothing, and where it leads, each partition goes to a consumer
@@ -77,8 +78,13 @@ terminal, such as in Kubernetes, give --yes. Groups of sink connectors
 (connect-NAME) can be led. Kafka Streams, share groups and groups of the new protocol cannot, and
 are left alone: see rackward leaders plan.
 
-Needs Read on the groups and Describe on their topics. If it stops, the groups go on with another
-leader. Run two for availability. See docs/leading.md.
+Processes with the same --worker-group are members of that Kafka group, through which they know each
+other, and each leads its part of the groups that match. When one starts or ends, its part goes over
+to or from the others, in one rebalance per group; when one is killed, after 10 s. Give all of them
+the same groups and options.
+
+Needs Read on the groups and Describe on their topics; Read on --worker-group. If it stops, the
+groups go on with another leader. Run two for availability. See docs/leading.md.
 
 Runs until Ctrl-C. On a terminal it shows the groups whenever they change; elsewhere it only logs to
 stderr: /status of --health has the groups. A group that is named and does not exist is a warning;
@@ -99,13 +105,15 @@ POLL_SECONDS = 0.5
 
 MISSING_SECONDS = 5.0
 """For which a dry run looks for a group that is named and does not exist."""
+HANDED_OVER = "handed over"
+"""The last state of a group that another worker leads."""
 
 
 class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A group: in the event ``status`` as it is led, in the event ``plan`` before it is.
 
     state
-        ``none``: the group does not exist.
+        ``none``: the group does not exist; ``handed over``: another worker leads it.
     reason
         Why it is not led, empty if it is; in the event ``plan``: why nothing is gained.
     local, off_rack, unknown, optimum
@@ -175,6 +183,15 @@ def lead(
             "check_interval (30); or off.",
         ),
     ] = None,
+    worker_group: Annotated[
+        str | None,
+        typer.Option(
+            "--worker-group",
+            metavar="NAME",
+            help="Divide the groups among all processes with the same NAME, that of a Kafka "
+            "group that they join.",
+        ),
+    ] = None,
     health: Annotated[
         str | None,
         typer.Option(
@@ -196,7 +213,12 @@ def lead(
         host_racks=HostRacks.parse_option("--mapping", mapping),
         take_over=TakeOverPolicy(take_over, remove_static),
         refresh=parse_refresh("--refresh", refresh),
+        worker_group=worker_group,
     )
+    if worker_group is not None and not is_topic_name(worker_group):
+        raise InvalidOptionError(
+            f"--worker-group {worker_group}: use letters, digits, dots, hyphens and underscores"
+        )
     address = None if health is None else parse_health("--health", health)
     require_confirmation(run)
     named = {each for each in groups if "*" not in each}
@@ -303,7 +325,8 @@ def parse_health(option: str, text: str) -> tuple[str, int]:
 def health_port(host: str, port: int, leader: GroupLeader) -> Iterator[str]:
     """Serve the health port and yield its URL.
 
-    It is ready while no group is being joined, or rebalances for long.
+    It is ready while no group is being joined, or rebalances for long, and the process is in the
+    group of workers, if it has one.
     """
     from prometheus_client import CollectorRegistry
 
@@ -314,14 +337,16 @@ def health_port(host: str, port: int, leader: GroupLeader) -> Iterator[str]:
     def state() -> Readiness:
         groups = leader.status()
         by_state = {state: [g.group for g in groups if g.state == state] for state in STATES}
+        workers = leader.workers
         ready = not (by_state[JOINING] or by_state[REBALANCING])
+        ready = ready and (workers is None or workers.confirmed)
         return Readiness(ready, {"groups": {g.group: g.state for g in groups}, **by_state})
 
     def status() -> dict[str, Any]:
-        return status_document(leader.status())
+        return status_document(leader.status(), workers=leader.workers)
 
     registry = CollectorRegistry()
-    registry.register(LeadMetrics(leader.status))
+    registry.register(LeadMetrics(leader.status, lambda: leader.workers))
     with closing(HealthServer(host, port, state, status, registry)) as server:
         log.info("health and metrics: http://%s", server.address)
         yield f"http://{server.address}"
@@ -443,6 +468,9 @@ def show_status(leader: GroupLeader, as_json: bool) -> None:
             if as_json:
                 for group in set(status) - set(shown):
                     print_json_line("lead", "status", group_status(group))
+                for name in {each.group for each in shown} - {each.group for each in status}:
+                    gone = LeadStatus(name, HANDED_OVER, "another process is to lead it")
+                    print_json_line("lead", "status", group_status(gone))
             elif console.is_terminal:
                 show_rows([group_status(group) for group in status], console)
             shown = status

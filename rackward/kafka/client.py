@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from assignors.connection import kafka_python_settings
-from assignors.kafka_python.fixes import install_log_filters
+from assignors.kafka_python.fixes import FixedSelector, install_log_filters
 from placement_core import InvalidOptionError
 from rackward.kafka.errors import (
     NOT_CONTROLLER,
@@ -268,7 +268,7 @@ def _open_client(settings: Mapping[str, Any], seconds: float) -> Any:
         # If its constructor fails, KafkaAdminClient leaves this thread and its sockets open.
         from kafka.net.compat import KafkaNetClient
 
-        networks.append(KafkaNetClient(**configs))
+        networks.append(KafkaNetClient(net=FixedSelector(**configs), **configs))
         return networks[0]
 
     try:

@@ -316,6 +316,7 @@ def join_request(
     session_seconds: float,
     rebalance_seconds: float,
     reason: str,
+    protocol_type: str = CONSUMER,
 ) -> Any:
     """Return a JoinGroup request of a dynamic member that lists ``protocols``, as name and
     subscription."""
@@ -327,7 +328,7 @@ def join_request(
         rebalance_timeout_ms=int(rebalance_seconds * 1000),
         member_id=member_id,
         group_instance_id=None,
-        protocol_type=CONSUMER,
+        protocol_type=protocol_type,
         protocols=[
             Request.JoinGroupRequestProtocol(name=name, metadata=metadata)
             for name, metadata in protocols

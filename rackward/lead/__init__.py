@@ -11,6 +11,7 @@ from rackward.lead.protocols import (
     why_refused,
 )
 from rackward.lead.take_over import TakeOver, TakeOverPolicy, removed_with_leader
+from rackward.lead.workers import Workers
 
 __all__ = [
     "DEFAULT_PROTOCOLS",
@@ -23,6 +24,7 @@ __all__ = [
     "ProtocolStrategy",
     "TakeOver",
     "TakeOverPolicy",
+    "Workers",
     "list_matched",
     "match_groups",
     "parse_protocols",

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Self
 
 from kafka import errors as kafka_errors
@@ -25,12 +26,16 @@ from rackward.kafka.groups import GroupKind, ListedGroup
 from rackward.lead.led_group import LeadOptions, LeadStatus, LedGroup
 from rackward.lead.member import LeadConnection
 from rackward.lead.protocols import why_refused
+from rackward.lead.workers import WorkerGroup, Workers, worker_client_id
 
 SCAN_SECONDS = 30.0
 """Seconds between two searches for groups that match a pattern."""
 
 LEAVE_SECONDS = 5.0
 """Seconds for which the end of the process waits for the groups to be left."""
+
+HAND_OVER_SECONDS = 20.0
+"""Seconds for which the end of a worker waits before, until other workers lead its groups."""
 
 POLL_SECONDS = 0.5
 
@@ -56,6 +61,8 @@ class GroupLeader:
         Connection properties with Java's or librdkafka's names.
     groups
         Names, and patterns in which ``*`` matches any characters: see `match_groups`.
+    options
+        With a ``worker_group``, the groups are divided among all processes that give it.
     read_properties
         Called after an authentication failure; returns the properties of then. If they are the
         same, the groups are not led any more: see ``failure``.
@@ -72,10 +79,17 @@ class GroupLeader:
     ) -> None:
         self._options = options or LeadOptions()
         self._patterns = tuple(groups)
+        self._matched: set[str] = set()
         self._groups: dict[str, LedGroup] = {}
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
         self._stopped = threading.Event()
-        self._connection = LeadConnection(properties, read_properties)
+        worker_group = self._options.worker_group
+        client_id = worker_group and worker_client_id(worker_group, properties.get("client.id"))
+        self._connection = LeadConnection(properties, read_properties, client_id)
+        self._workers: WorkerGroup | None = None
+        if worker_group is not None:
+            self._workers = WorkerGroup(self._connection, worker_group, self._divide)
+            self._workers.start()
         self._add(name for name in self._patterns if "*" not in name)
         if any("*" in pattern for pattern in self._patterns):
             threading.Thread(target=self._scan, name="rackward-lead-scan", daemon=True).start()
@@ -103,9 +117,25 @@ class GroupLeader:
                 return
             self._stopped.set()
         try:
+            if self._workers is not None:
+                self._hand_over(self._workers)
             self._connection.run(self._leave)
         finally:
             self._connection.close()
+
+    def _hand_over(self, workers: WorkerGroup) -> None:
+        """Leave the group of workers, and wait until the others lead the groups."""
+
+        async def leave() -> None:
+            with suppress(kafka_errors.KafkaError):
+                await self._connection.wait(self._connection.start(workers.leave), LEAVE_SECONDS)
+
+        self._connection.run(leave)
+        until = time.monotonic() + HAND_OVER_SECONDS
+        while time.monotonic() < until:
+            if not any(group.is_handing_over for group in self._groups.copy().values()):
+                break
+            time.sleep(POLL_SECONDS / 5)
 
     @property
     def failure(self) -> AdminError | None:
@@ -121,12 +151,40 @@ class GroupLeader:
         """Return the status of each group, sorted by name."""
         return tuple(group.status for _, group in sorted(self._groups.copy().items()))
 
+    @property
+    def workers(self) -> Workers | None:
+        """The processes that divide the groups; None without a group of workers."""
+        return None if self._workers is None else self._workers.workers
+
     def _add(self, names: Iterable[str]) -> None:
         with self._changing:
-            for name in names:
-                if name not in self._groups and not self._stopped.is_set():
-                    group = self._groups[name] = LedGroup(self._connection, name, self._options)
-                    group.start()
+            self._matched.update(names)
+        self._divide()
+
+    def _divide(self) -> None:
+        """Join the groups that are this process's, and have the others handed over."""
+        workers = self._workers
+        with self._changing:
+            for group in self._groups.values():
+                if group.is_handing_over:
+                    group.check_owner()
+            if self._stopped.is_set():
+                return
+            for name in sorted(self._matched - self._groups.keys()):
+                if workers is None or workers.owner(name) == workers.name:
+                    group = LedGroup(self._connection, name, self._options, workers)
+                    self._groups[name] = group
+                    self._connection.groups = len(self._groups)
+                    group.start(partial(self._on_end, name))
+
+    def _on_end(self, name: str) -> None:
+        """Forget a group that was handed over; join it again if this process is its owner now."""
+        with self._changing:
+            if not self._groups[name].handed_over:
+                return
+            del self._groups[name]
+            self._connection.groups = len(self._groups)
+        self._divide()
 
     def _scan(self) -> None:
         """Add the groups that match a pattern, again and again."""
@@ -134,7 +192,11 @@ class GroupLeader:
         ignored: dict[str, str] = {}
         while not self._stopped.is_set():
             try:
-                matched = list_matched(self._connection.admin, self._patterns)
+                matched = [
+                    each
+                    for each in list_matched(self._connection.admin, self._patterns)
+                    if each.id != self._options.worker_group
+                ]
                 self._add(each.id for each in matched if each.kind is GroupKind.CLASSIC)
                 ignored = self._log_ignored(matched, ignored)
                 failure = None

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -37,8 +38,6 @@ from rackward.kafka.groups import LEADER_MARKER, GroupKind, leads_for_rackward
 from rackward.lead.assigner import AssignmentMetrics, GroupAssigner
 from rackward.lead.member import (
     COORDINATOR_ERRORS,
-    HEARTBEAT_SECONDS,
-    SESSION_SECONDS,
     DescribedGroup,
     GroupMember,
     Joined,
@@ -61,7 +60,10 @@ from rackward.lead.take_over import (
     decide,
     decide_outside,
     id_cost,
+    least_id_cost,
+    members_ahead,
 )
+from rackward.lead.workers import WorkerGroup
 
 log = logging.getLogger("rackward.lead")
 
@@ -74,6 +76,13 @@ ALONE_SECONDS = 30.0
 OFFSETS_SECONDS = 6.0
 """For which a group without members is watched before it is joined: by default, clients commit
 offsets every 5 s."""
+
+WORKER_SESSION_SECONDS = 45.0
+"""Session time-out if several workers divide the groups: Java consumers' default. The owner joins a
+dead worker's groups and removes its members before."""
+
+MAX_STEP_SECONDS = 60.0
+"""Seconds between two steps of a membership in which nothing is due."""
 
 RETRY_SECONDS = 1.0
 """Seconds after an error before the next attempt."""
@@ -117,6 +126,9 @@ class LeadOptions:
         How to become the leader of a group that has another one.
     refresh
         When leaders that moved justify a rebalance; None: never.
+    worker_group
+        The group of all processes that divide the groups (:mod:`rackward.lead.workers`); None: this
+        process leads all of them.
     """
 
     protocols: Mapping[str, ProtocolStrategy] = field(
@@ -125,6 +137,7 @@ class LeadOptions:
     host_racks: HostRacks = field(default_factory=HostRacks)
     take_over: TakeOverPolicy = field(default_factory=TakeOverPolicy)
     refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY
+    worker_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +217,33 @@ class _Refused(Exception):
 
 
 class LedGroup:
-    """One group: joins it, and leads or waits. Runs on the event loop."""
+    """One group: joins it, and leads or waits. Runs on the event loop.
 
-    def __init__(self, connection: LeadConnection, group: str, options: LeadOptions) -> None:
+    With ``workers`` it ends by itself once the group's owner is another worker, which leads.
+    """
+
+    def __init__(
+        self,
+        connection: LeadConnection,
+        group: str,
+        options: LeadOptions,
+        workers: WorkerGroup | None = None,
+    ) -> None:
         self.group = group
         self.status = LeadStatus(group)
         self._connection = connection
         self._options = options
-        self._member = GroupMember(connection, group)
+        self._workers = workers
+        session_seconds = None if workers is None else WORKER_SESSION_SECONDS
+        self._member = GroupMember(connection, group, session_seconds=session_seconds)
         self._assigner = GroupAssigner(
             group, options.protocols, options.host_racks, options.refresh
         )
         self._wakeup = connection.notifier()
         self._next_heartbeat = connection.notifier()
         self._heartbeat_failure: Exception | None = None
+        self.handed_over = False
+        """Whether it has ended because another worker leads the group."""
         self._closing = False
         self._in_use: str | None = None
         self._others: dict[str, str | None] = {}
@@ -238,9 +264,19 @@ class LedGroup:
         self._assigned_to_us = 0
         self._running: Any = None
 
-    def start(self) -> None:
-        """Start to join. Called in any thread."""
+    def start(self, on_end: Callable[[], None]) -> None:
+        """Start to join; at the end, ``on_end`` is called on the event loop. In any thread."""
         self._running = self._connection.start(self._run)
+        self._running.add_both(lambda _: on_end())
+
+    def check_owner(self) -> None:
+        """Find out soon whether another worker is the owner. Called in any thread."""
+        self._wakeup.notify()
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether another worker is the owner."""
+        return self._successor is not None
 
     async def leave(self) -> None:
         """Leave the group, and end."""
@@ -266,13 +302,18 @@ class LedGroup:
     async def _step(self) -> float:
         """Join, or keep the membership; return the seconds until the next step."""
         try:
+            if await self._has_handed_over():
+                self.handed_over = self._closing = True
+                self._next_heartbeat.notify()
+                return 0.0
             if self._join_reason is not None:
-                return await self._join(self._join_reason)
+                if self._member.id:
+                    return await self._join(self._join_reason)
+                return await self._connection.enter(partial(self._enter, self._join_reason))
             failure, self._heartbeat_failure = self._heartbeat_failure, None
             if failure is not None:
                 raise failure
-            await self._keep_membership()
-            return 0.0 if self._join_reason is not None else HEARTBEAT_SECONDS
+            return await self._keep_membership()
         except _Refused as refused:
             await self._let_go(str(refused))
             return OUTSIDE_SECONDS
@@ -284,7 +325,7 @@ class LedGroup:
             return 0.0
         except kafka_errors.UnknownMemberIdError:
             self._member.forget()
-            if not self._closing:
+            if not self._closing and self._successor is None:
                 self._log(logging.WARNING, "the group has removed this member")
                 self._join_reason = "rejoining after removal"
             return 0.0
@@ -314,13 +355,44 @@ class LedGroup:
             await self._step_aside()
             return OUTSIDE_SECONDS
 
+    @property
+    def _successor(self) -> str | None:
+        """The worker that is to lead the group; None if this one is, or is not known."""
+        owner = None if self._workers is None else self._workers.owner(self.group)
+        return None if self._workers is None or owner == self._workers.name else owner
+
+    async def _has_handed_over(self) -> bool:
+        """Return whether the group is another worker's from now on.
+
+        That is when its owner is a member. In the rebalance in which it joins, it leads if this
+        member leaves instead of joining again, unless a consumer is ahead of it in the brokers'
+        map. Then this member goes on leading, until that is otherwise or the process ends.
+        """
+        workers = self._workers
+        successor = self._successor
+        if workers is None or successor is None or not self._member.id:
+            return successor is not None
+        if self._join_reason is not None:
+            described = await self._member.describe()
+            others = [member for member in described.members if member.id != self._member.id]
+            self._others = {member.id: member.instance_id for member in others}
+        owner = next((each for each in self._others if client_id_of(each) == successor), None)
+        if owner is None:
+            return False
+        if self.status.state != WAITING and not workers.closing:
+            before = members_ahead(owner, self._others.keys() - {owner})
+            if not all(map(leads_for_rackward, before)):
+                return False
+        self._log(logging.INFO, "handing over: worker=%s", sanitize(successor))
+        return True
+
     async def _send_heartbeats(self) -> None:
         """Send heartbeats between two joins, also while an assignment is made.
 
         What fails is left to the task of the membership.
         """
         while not self._closing:
-            await self._next_heartbeat(HEARTBEAT_SECONDS)
+            await self._next_heartbeat(self._connection.heartbeat_seconds)
             self._report_slow_rebalance()
             generation = self._member.generation
             if generation == NO_GENERATION or self._heartbeat_failure is not None:
@@ -349,7 +421,7 @@ class LedGroup:
             self._failing_since = now
             self._log(logging.INFO, "retrying after %s", format_error(error))
         self._member.forget_coordinator()
-        if self._join_reason is None and now - self._answered_at > SESSION_SECONDS:
+        if self._join_reason is None and now - self._answered_at > self._member.session_seconds:
             self._join_reason = "rejoining after the session time-out"
             self._set(JOINING, "the coordinator has not answered for the session time-out")
 
@@ -403,9 +475,19 @@ class LedGroup:
 
     # ---- joining
 
+    async def _enter(self, reason: str) -> float:
+        """Join as a new member, unless that has become needless; see `_join`."""
+        if self._closing or self._successor is not None:
+            return 0.0
+        return await self._join(reason)
+
     async def _join(self, reason: str) -> float:
         """Join, and lead or wait; return the seconds until the next step."""
+        gone: list[str] = []
         if not self._member.id:
+            if self._workers is not None and not self._workers.confirmed:
+                self._set(OUTSIDE, "this process is not in the group of workers now")
+                return self._connection.heartbeat_seconds
             described = await self._member.describe()
             self._check_leadable(described)
             consumers = [m for m in described.members if not leads_for_rackward(m.id)]
@@ -414,8 +496,11 @@ class LedGroup:
             elif (why := await self._why_not_alone(described)) is not None:
                 self._on_answer()
                 self._set(OUTSIDE, why)
-                return HEARTBEAT_SECONDS
-            if consumers and not described.protocol:
+                return self._connection.heartbeat_seconds
+            if self._workers is not None:
+                gone = self._workers.gone(member.id for member in described.members)
+            # While such a member is waited for, the group does not get stable.
+            if consumers and not described.protocol and not gone:
                 # Brokers tell the protocol of a stable group only.
                 if self.status.state != REBALANCING:
                     self._set(JOINING, "the group rebalances")
@@ -427,19 +512,43 @@ class LedGroup:
             self._outside_until_empty = False
             mode = self._options.take_over.mode
             await self._member.choose_id(
-                self._protocols(), lambda member: id_cost(member, self._others, mode), ID_TRIES
+                self._protocols(),
+                lambda member: id_cost(member, self._others, mode),
+                ID_TRIES,
+                least_id_cost(self._others, mode),
             )
         if self._closing:
             return 0.0
         self._begin_rebalance()
+        joining = self._connection.start(lambda: self._member.join(self._protocols(), reason))
+        if self._workers is not None and gone:
+            await self._remove_gone(self._workers, gone, joining)
         try:
-            joined = await self._member.join(self._protocols(), reason)
+            joined = await joining
         except kafka_errors.InconsistentGroupProtocolError:
             self._member.forget()
             self._in_use = None
             self._check_leadable(await self._member.describe())
             raise
         return await self._on_joined(joined)
+
+    async def _remove_gone(
+        self, workers: WorkerGroup, members: Collection[str], joining: Any
+    ) -> None:
+        """Remove the members of workers that are gone, once this member is in the group.
+
+        A consumer would lead if this member were not there, and all members would wait for the
+        session time-out of those members if they stayed.
+        """
+        while not joining.is_done:
+            with suppress(kafka_errors.KafkaError):
+                present = {member.id for member in (await self._member.describe()).members}
+                if self._member.id in present and await workers.confirm():
+                    if gone := workers.gone(present.intersection(members)):
+                        self._log(logging.INFO, "removing members of a process that is gone")
+                        await self._member.remove([(id, None) for id in gone], "it is gone")
+                    return
+            await self._wakeup(JOIN_AHEAD_SECONDS)
 
     def _protocols(self) -> list[tuple[str, bytes]]:
         return listed_protocols(self._options.protocols, self._in_use)
@@ -470,7 +579,7 @@ class LedGroup:
         try:
             if joined.leader == self._member.id:
                 await self._lead(joined)
-                return HEARTBEAT_SECONDS
+                return 0.0
             self._assigner.follow()
             if joined.leader:
                 return await self._follow(joined)
@@ -531,7 +640,7 @@ class LedGroup:
             if self._alone_until is None:
                 self._alone_until = time.monotonic() + ALONE_SECONDS
             self._others = {}
-            self._next_check = float("inf")
+            self._next_check = inf
             self._start_leading(AssignmentMetrics(joined.generation, joined.protocol))
             return
         self._alone_until = None
@@ -665,7 +774,7 @@ class LedGroup:
         except ConsumerProtocolError:
             owned = {}
         if not any(owned.values()):
-            return HEARTBEAT_SECONDS
+            return 0.0
         # Its leader assigns without regard to subscriptions; nobody would read these.
         self._log(
             logging.WARNING,
@@ -700,7 +809,8 @@ class LedGroup:
 
     # ---- between rebalances
 
-    async def _keep_membership(self) -> None:
+    async def _keep_membership(self) -> float:
+        """Do what is due; return the seconds until the next step."""
         now = time.monotonic()
         if self._alone_until is not None and now >= self._alone_until:
             # An empty group keeps its offsets from then on for offsets.retention.minutes, and they
@@ -716,12 +826,20 @@ class LedGroup:
         elif now >= self._next_check:
             self._next_check = now + self._assigner.check_interval
             await self._check_topics()
+        if self._join_reason is not None:
+            return 0.0
+        due = [self._alone_until, self._decide_again]
+        if self.status.leads:
+            due += [self._revoke_by, self._next_check]
+        # What changes meanwhile, such as a failed heartbeat, wakes it up.
+        seconds = min((at for at in due if at is not None), default=inf) - time.monotonic()
+        return min(max(seconds, 0.0), MAX_STEP_SECONDS)
 
     async def _check_topics(self) -> None:
         """Rebalance if partitions or leaders have changed; without metadata in time, do nothing."""
         topics = sorted(self._assigner.topics)
         try:
-            cluster, _ = await self._connection.read_topics(topics, METADATA_TIMEOUT)
+            cluster = await self._connection.check_topics(topics, METADATA_TIMEOUT)
         except kafka_errors.KafkaError as error:
             self._log(logging.INFO, "no metadata: %s", format_error(error))
             return

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -54,6 +55,7 @@ from rackward.kafka.messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
+from rackward.lead.batches import Batches
 from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE, RawMember, client_id_of
 
 SESSION_SECONDS = 10.0
@@ -64,7 +66,24 @@ REBALANCE_SECONDS = 60.0
 time-out is the longest of its members'."""
 
 HEARTBEAT_SECONDS = 1.0
-"""Between two heartbeats. A rebalance waits for this member for as long at most."""
+"""Between two heartbeats of a group, see `heartbeat_seconds`. A rebalance waits for as long."""
+
+MAX_HEARTBEAT_SECONDS = 3.0
+"""Between two heartbeats of a group if many are led; the default of consumers."""
+
+HEARTBEATS_PER_SECOND = 1000
+"""Up to which heartbeats are sent every HEARTBEAT_SECONDS."""
+
+DESCRIBE_SECONDS = 0.02
+CHECK_SECONDS = 0.25
+"""For which groups that are to be described, and topics whose metadata is checked, are collected
+for one request."""
+
+MAX_ENTERING = 250
+"""Groups that a process enters at a time: each takes a connection, and a rebalance."""
+
+ENTERING_SECONDS = 5.0
+"""Seconds after which a group that is entered does not count any more: it waits for its members."""
 
 MAX_JOIN_SECONDS = 330.0
 """Seconds to wait for a JoinGroup response: longer than clients' default rebalance time-out of 300.
@@ -101,7 +120,8 @@ class LeadConnection:
     """Connections to one cluster, shared by all groups that a process leads.
 
     ``read_properties`` returns the properties again after an authentication failure. ``failure`` is
-    the error after which no connection can be opened any more.
+    the error after which no connection can be opened any more. ``client_id``, that of all members,
+    is by default LEAD_CLIENT_ID with the client id of ``properties``.
 
     Raises what `rackward.kafka.connect` raises.
     """
@@ -110,10 +130,11 @@ class LeadConnection:
         self,
         properties: Mapping[str, object],
         read_properties: Callable[[], Mapping[str, object]] | None = None,
+        client_id: str | None = None,
     ) -> None:
         given = properties.get("client.id")
-        client_id = f"{LEAD_CLIENT_ID}-{given}" if given else LEAD_CLIENT_ID
-        self.admin: AdminConnection = connect({**properties, "client.id": client_id})
+        self.client_id = client_id or (f"{LEAD_CLIENT_ID}-{given}" if given else LEAD_CLIENT_ID)
+        self.admin: AdminConnection = connect({**properties, "client.id": self.client_id})
         self.failure: AdminError | None = None
         self._properties = properties
         self._read_properties = read_properties
@@ -123,11 +144,25 @@ class LeadConnection:
         self._net: Any = self._manager._net
         self._manager.config["max_in_flight_requests_per_connection"] = MAX_IN_FLIGHT
         self._manager.config["receive_message_max_bytes"] = MAX_RESPONSE_BYTES
+        # Nobody reads kafka-python's own, a tenth of the cost of a heartbeat.
+        self._manager.config["metrics"] = None
         # Named topics must never be created by looking them up.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rackward-lead")
         self._idle: dict[int, list[str]] = {}
         self._opened = 0
+        self._entrance = Entrance(self._net.call_later)
+        self._describing = Batches(
+            self._describe, DESCRIBE_SECONDS, self._net.call_later, self.start
+        )
+        self._checking = Batches(
+            lambda _, topics: self.read_topics(topics, TIMEOUT_SECONDS),
+            CHECK_SECONDS,
+            self._net.call_later,
+            self.start,
+        )
+        self.groups = 0
+        """The number of groups that share this connection."""
 
     # ---- called in any thread
 
@@ -173,6 +208,11 @@ class LeadConnection:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self.admin.close()
 
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Seconds between two heartbeats of a group."""
+        return heartbeat_seconds(self.groups)
+
     # ---- called on the event loop
 
     def notifier(self) -> Any:
@@ -217,11 +257,25 @@ class LeadConnection:
         except BaseException:
             self._discard(connection)
             raise
-        if len(idle) < IDLE_JOIN_CONNECTIONS:
-            idle.append(connection)
-        else:
-            self._discard(connection)
+        idle.append(connection)
+        self._close_idle()
         return response
+
+    async def enter(self, join: Callable[[], Awaitable[Result]]) -> Result:
+        """Run ``join``, which joins a group as a new member, when it is its turn."""
+        end = await self._entrance.enter()
+        try:
+            return await join()
+        finally:
+            end()
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close connections that are not needed, unless more groups are being entered."""
+        if not self._entrance.entering:
+            for idle in self._idle.values():
+                while len(idle) > IDLE_JOIN_CONNECTIONS:
+                    self._discard(idle.pop())
 
     async def find_coordinator(self, group: str, seconds: float) -> int:
         """Return the broker that coordinates a group. Raises KafkaError."""
@@ -235,6 +289,24 @@ class LeadConnection:
         if self._manager.cluster.broker_metadata(found.node_id) is None:
             await self._manager.cluster.refresh_metadata()
         return int(found.node_id)
+
+    async def describe(self, node: int, group: str) -> Any:
+        """Return the DescribedGroup of a response. Raises KafkaError."""
+        return (await self._describing.request(node, [group]))[group]
+
+    async def _describe(self, node: int | None, groups: Sequence[str]) -> dict[str, Any]:
+        assert node is not None
+        request = DescribeGroupsRequest(groups=groups, include_authorized_operations=False)
+        return {group.group_id: group for group in (await self.send(node, request)).groups}
+
+    async def check_topics(self, topics: Sequence[str], seconds: float) -> Any:
+        """Return a ClusterMetadata of these and other topics, with one request for several groups.
+
+        It may be CHECK_SECONDS late. Raises as `read_topics`.
+        """
+        sent = self.start(lambda: self._checking.request(None, topics))
+        cluster, _ = await self.wait(sent, seconds)
+        return cluster
 
     async def read_topics(
         self, topics: Sequence[str], seconds: float
@@ -274,6 +346,45 @@ class LeadConnection:
         self._manager.cluster._coordinator_brokers.pop(connection, None)
 
 
+class Entrance:
+    """Lets MAX_ENTERING groups be entered at a time, in the order in which they come.
+
+    Used on the event loop; ``call_later`` is its function.
+    """
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._call_later = call_later
+        self.entering = 0
+        self._queue: deque[Any] = deque()
+
+    async def enter(self) -> Callable[[], None]:
+        """Wait for a turn; return the function that ends it, as ENTERING_SECONDS do."""
+        if self.entering < MAX_ENTERING:
+            self.entering += 1
+        else:
+            turn = Future()
+            self._queue.append(turn)
+            await turn
+        entered = True
+
+        def end() -> None:
+            nonlocal entered
+            if entered:
+                entered = False
+                if self._queue:
+                    self._queue.popleft().success(None)
+                else:
+                    self.entering -= 1
+
+        self._call_later(ENTERING_SECONDS, end)
+        return end
+
+
+def heartbeat_seconds(groups: int) -> float:
+    """Return the seconds between two heartbeats of a group, for a process with so many groups."""
+    return max(HEARTBEAT_SECONDS, min(MAX_HEARTBEAT_SECONDS, groups / HEARTBEATS_PER_SECOND))
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A JoinGroup response; ``members`` only if this member leads."""
@@ -305,10 +416,24 @@ class DescribedGroup:
 
 
 class GroupMember:
-    """One member: its id, its generation, and the group's coordinator."""
+    """One member: its id, its generation, and the group's coordinator.
 
-    def __init__(self, connection: LeadConnection, group: str) -> None:
+    Its time-outs are by default SESSION_SECONDS and REBALANCE_SECONDS.
+    """
+
+    def __init__(
+        self,
+        connection: LeadConnection,
+        group: str,
+        *,
+        protocol_type: str = CONSUMER_PROTOCOL_TYPE,
+        session_seconds: float | None = None,
+        rebalance_seconds: float | None = None,
+    ) -> None:
         self.group = group
+        self.session_seconds = session_seconds or SESSION_SECONDS
+        self._protocol_type = protocol_type
+        self._rebalance_seconds = rebalance_seconds or REBALANCE_SECONDS
         self.id = ""
         self.generation = NO_GENERATION
         self._connection = connection
@@ -347,20 +472,26 @@ class GroupMember:
         protocols: Sequence[tuple[str, bytes]],
         cost: Callable[[str], int],
         tries: int,
+        least: int = 0,
     ) -> None:
-        """Get a member id of low ``cost``; give the other ids back.
+        """Get a member id of low ``cost``, which cannot be below ``least``; give the others back.
 
         An id that does not join expires after the session time-out, so the search ends long before.
         """
         until = time.monotonic() + SESSION_SECONDS / 4
         self.id = await self.request_id(protocols)
-        for _ in range(tries):
-            if not cost(self.id) or time.monotonic() > until:
-                break
-            another = await self.request_id(protocols)
-            self.id, worse = sorted((self.id, another), key=cost)
-            # A pending id would hold up the next join until its session time-out.
-            await self.remove([(worse, None)])
+        worse: list[tuple[str, None]] = []
+        try:
+            for _ in range(tries):
+                if cost(self.id) <= least or time.monotonic() > until:
+                    break
+                another = await self.request_id(protocols)
+                self.id, other = sorted((self.id, another), key=cost)
+                worse.append((other, None))
+        finally:
+            if worse:
+                # A pending id would hold up the next join until its session time-out.
+                await self.remove(worse)
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
         """Join and return once all members have. Raises KafkaError."""
@@ -395,7 +526,7 @@ class GroupMember:
             generation_id=self.generation,
             member_id=self.id,
             group_instance_id=None,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_type=self._protocol_type,
             protocol_name=self._protocol,
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=assigned)
@@ -408,8 +539,12 @@ class GroupMember:
         _check(response.error_code)
         return bytes(response.assignment or b"")
 
-    async def heartbeat(self) -> None:
-        """Send a heartbeat. Raises RebalanceInProgressError if the group rebalances."""
+    async def heartbeat(self, seconds: float | None = None) -> None:
+        """Send a heartbeat. Raises RebalanceInProgressError if the group rebalances.
+
+        ``seconds`` for the response are by default a third of the session time-out. Without one,
+        the connection is closed, and the requests of all groups on it fail.
+        """
         request = HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -417,7 +552,8 @@ class GroupMember:
             group_instance_id=None,
         )
         node = await self.coordinator()
-        response = await self._connection.send(node, request, SESSION_SECONDS / 3)
+        timeout = seconds or self.session_seconds / 3
+        response = await self._connection.send(node, request, timeout)
         _check(response.error_code)
 
     async def remove(self, members: Sequence[tuple[str, str | None]], reason: str = "") -> None:
@@ -439,8 +575,7 @@ class GroupMember:
     async def describe(self) -> DescribedGroup:
         """Return the group; one that does not exist is ``Dead``. Raises KafkaError."""
         node = await self.coordinator()
-        request = DescribeGroupsRequest(groups=[self.group], include_authorized_operations=False)
-        (group,) = (await self._connection.send(node, request)).groups
+        group = await self._connection.describe(node, self.group)
         # Brokers say so of groups of other types as well, up to 3.9 without an error.
         if (
             group.error_code == kafka_errors.GroupIdNotFoundError.errno
@@ -503,8 +638,9 @@ class GroupMember:
             self.group,
             member_id,
             protocols,
-            session_seconds=SESSION_SECONDS,
-            rebalance_seconds=REBALANCE_SECONDS,
+            protocol_type=self._protocol_type,
+            session_seconds=self.session_seconds,
+            rebalance_seconds=self._rebalance_seconds,
             reason=reason,
         )
         return await self._connection.send_waiting(await self.coordinator(), request, seconds)

@@ -1,10 +1,10 @@
 """Prometheus metrics of the groups that a process leads; needs the extra ``prometheus``.
 
-    REGISTRY.register(LeadMetrics(leader.status))
+    REGISTRY.register(LeadMetrics(leader.status, lambda: leader.workers))
 
-Each metric has the label ``group``, for the groups that are (to be) led at this moment. Gauges of
-the assignment are there while the group is led. Counters begin with the process, or when the group
-is added.
+Each metric but that of the workers has the label ``group``, for the groups that are (to be) led at
+this moment. Gauges of the assignment are there while the group is led. Counters begin with the
+process, or when the group is added.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from rackward.lead.led_group import STATES, LeadStatus
+from rackward.lead.workers import Workers
 
 _GAUGES: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
     "leading": ("1 if the group is assigned here.", lambda status: status.leads),
@@ -58,13 +59,32 @@ _COUNTERS: dict[str, tuple[str, Callable[[LeadStatus], int]]] = {
 
 
 class LeadMetrics(Collector):
-    """Returns the metrics of the groups of ``read``, such as a `GroupLeader`'s ``status``."""
+    """Returns the metrics of the groups of ``read``, such as a `GroupLeader`'s ``status``.
 
-    def __init__(self, read: Callable[[], Iterable[LeadStatus]]) -> None:
+    ``workers`` returns the processes that divide the groups, or None.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterable[LeadStatus]],
+        workers: Callable[[], Workers | None] = lambda: None,
+    ) -> None:
         self._read = read
+        self._workers = workers
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
         """Yield the metric families; called by the registry."""
+        workers = self._workers()
+        processes = GaugeMetricFamily(
+            "rackward_lead_worker",
+            "1 for each process that divides the groups; 0: this one is not in their group.",
+            labels=["name", "self"],
+        )
+        if workers is not None:
+            for name in sorted({*workers.names, workers.name}):
+                own = str(name == workers.name).lower()
+                processes.add_metric([name, own], float(workers.confirmed))
+        yield processes
         groups = list(self._read())
         states = GaugeMetricFamily(
             "rackward_lead_state", "1 for the state of the group.", labels=["group", "state"]

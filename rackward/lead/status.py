@@ -8,14 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rackward.lead.led_group import MAX_REBALANCES, LeadStatus
+from rackward.lead.workers import Workers
 
 HOUR_SECONDS = 3600.0
 
 
-def status_document(groups: Iterable[LeadStatus], now: datetime | None = None) -> dict[str, Any]:
-    """Return the groups as values for JSON; docs/leading.md describes the fields."""
+def status_document(
+    groups: Iterable[LeadStatus], now: datetime | None = None, workers: Workers | None = None
+) -> dict[str, Any]:
+    """Return the groups, and the ``workers`` that divide them, as values for JSON;
+    docs/leading.md describes the fields."""
     now = now or datetime.now(UTC)
-    return {"groups": [_group(status, now) for status in groups]}
+    document: dict[str, Any] = {"groups": [_group(status, now) for status in groups]}
+    return document if workers is None else document | {"workers": asdict(workers)}
 
 
 def _group(status: LeadStatus, now: datetime) -> dict[str, Any]:

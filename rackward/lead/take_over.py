@@ -17,9 +17,11 @@ Everywhere ``others`` are the other members of the group: member id to instance 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 
 from rack_traffic.advice import OWN_PROTOCOLS
 from rackward.kafka.groups import leads_for_rackward
@@ -153,7 +155,7 @@ def removed_with_leader(
     if outside:
         kept = any(others.values()) and not policy.remove_static
         return () if kept else tuple(sorted(others))
-    buckets = _bucket_count(len(others) + 1)
+    buckets = _buckets(others)
     return tuple(
         sorted(
             member
@@ -189,14 +191,6 @@ def bucket(member_id: str, buckets: int) -> int:
     return (code ^ (code >> 16)) & (buckets - 1)
 
 
-def _bucket_count(members: int) -> int:
-    """Return the number of buckets of a map that has grown to so many members."""
-    buckets = 16
-    while members > buckets * 3 // 4:
-        buckets *= 2
-    return buckets
-
-
 def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
     """Return those of ``others`` that are before ``candidate`` in the map, if it joins last.
 
@@ -204,7 +198,7 @@ def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
     more buckets than its members need, and another order. Then the first attempt to lead next
     fails.
     """
-    buckets = _bucket_count(len(others) + 1)
+    buckets = _buckets(others)
     own = bucket(candidate, buckets)
     return [member for member in others if bucket(member, buckets) <= own]
 
@@ -217,8 +211,28 @@ def id_cost(candidate: str, others: Collection[str], mode: TakeOver) -> int:
     take the subscriptions of all members for equal if the first one in a map of the same kind has
     no topics, and assign partitions to it.
     """
+    return _costs(others, mode)[bucket(candidate, _buckets(others))]
+
+
+def least_id_cost(others: Collection[str], mode: TakeOver) -> int:
+    """Return the least `id_cost` that any member id can have."""
+    return min(_costs(others, mode))
+
+
+def _costs(others: Collection[str], mode: TakeOver) -> list[int]:
+    """Return the cost of a member id by its bucket."""
     consumers = [member for member in others if not leads_for_rackward(member)]
-    ahead = len(members_ahead(candidate, consumers))
+    buckets = _buckets(others)
+    taken = Counter(bucket(member, buckets) for member in consumers)
+    ahead = list(accumulate(taken[each] for each in range(buckets)))
     if mode is TakeOver.REMOVE or not consumers or len(consumers) < len(others):
         return ahead
-    return ahead - 1 if ahead else len(others)
+    return [count - 1 if count else len(others) for count in ahead]
+
+
+def _buckets(others: Collection[str]) -> int:
+    """Return the number of buckets of the map once one more member has joined."""
+    buckets = 16
+    while len(others) + 1 > buckets * 3 // 4:
+        buckets *= 2
+    return buckets

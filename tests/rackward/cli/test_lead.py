@@ -63,6 +63,7 @@ def test_errors_of_the_refresh_policy(text: str, problem: str) -> None:
         (["--json", "g"], "confirmation needed but stdin is not a terminal"),
         (["--protocol", "x", "g"], "--protocol x: write NAME=STRATEGY"),
         (["--mapping", "x", "g"], "--mapping: "),
+        (["--worker-group", "a/b", "g"], "--worker-group a/b: use letters"),
         (["--health", "8080", "g"], "--health 8080: write HOST:PORT"),
     ],
 )

@@ -1,15 +1,23 @@
-"""The member id that a member in waiting takes, from brokers that answer slowly."""
+"""Member ids from brokers that answer slowly, and limits of processes with many groups."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from rackward.lead.member import SESSION_SECONDS, GroupMember
+from rackward.lead.member import (
+    ENTERING_SECONDS,
+    MAX_ENTERING,
+    SESSION_SECONDS,
+    Entrance,
+    GroupMember,
+    heartbeat_seconds,
+)
 
 TRIES = 64
 
@@ -58,3 +66,51 @@ def test_the_search_ends_with_an_id_that_costs_nothing(monkeypatch: pytest.Monke
     asyncio.run(broker.choose_id([], lambda each: 5 - int(each), TRIES))
     assert broker.id == "5"
     assert sorted(broker.removed) == ["0", "1", "2", "3", "4"]
+
+
+def test_the_search_ends_with_an_id_of_the_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, 0.001)
+    asyncio.run(broker.choose_id([], lambda each: 5 - int(each), TRIES, least=3))
+    assert broker.id == "2"
+
+
+def test_heartbeats_of_many_groups_are_less_frequent() -> None:
+    assert [heartbeat_seconds(groups) for groups in (0, 1000, 2000, 3000, 50_000)] == [
+        1,
+        1,
+        2,
+        3,
+        3,
+    ]
+
+
+def test_as_many_groups_are_entered_at_a_time_as_is_permitted() -> None:
+    """Those that take long do not count any more, and none counts twice."""
+    expired: list[Callable[[], None]] = []
+
+    def call_later(seconds: float, end: Callable[[], None]) -> None:
+        assert seconds == ENTERING_SECONDS
+        expired.append(end)
+
+    entrance = Entrance(call_later)
+    ends: list[Callable[[], None]] = []
+
+    async def enter() -> None:
+        ends.append(await entrance.enter())
+
+    def run(coroutine: Any) -> None:
+        # Up to the future that it waits for, or its end.
+        with suppress(StopIteration):
+            coroutine.send(None)
+
+    coroutines = [enter() for _ in range(MAX_ENTERING + 3)]
+    for coroutine in coroutines:
+        run(coroutine)
+    assert len(ends) == MAX_ENTERING
+    for number, end in enumerate((ends[0], expired[1])):
+        end()
+        run(coroutines[MAX_ENTERING + number])
+    assert len(ends) == MAX_ENTERING + 2
+    expired[0]()
+    assert len(entrance._queue) == 1
+    coroutines[-1].close()

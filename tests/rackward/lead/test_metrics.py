@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rackward.lead.assigner import AssignmentMetrics
 from rackward.lead.led_group import LEADING, REBALANCING, STATES, WAITING, LeadStatus
 from rackward.lead.metrics import LeadMetrics
+from rackward.lead.workers import Workers
 
 GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"
 
@@ -94,4 +95,21 @@ def test_a_group_that_is_discarded_has_no_samples() -> None:
 
 def test_the_guide_names_every_metric_and_no_other() -> None:
     named = set(re.findall(r"`rackward_lead_(\w+)`", GUIDE.read_text(encoding="utf-8")))
-    assert named == {name.removeprefix("billing ") for name in samples(BILLING)} | {"state"}
+    assert named == {name.removeprefix("billing ") for name in samples(BILLING)} | {
+        "state",
+        "worker",
+    }
+
+
+def test_the_workers_that_divide_the_groups() -> None:
+    def worker_samples(workers: Workers) -> set[str]:
+        registry = CollectorRegistry()
+        registry.register(LeadMetrics(lambda: (), lambda: workers))
+        return set(re.findall(r"rackward_lead_worker(\{.*)", generate_latest(registry).decode()))
+
+    workers = Workers("w", "w/a", ("w/a", "w/b"), confirmed=True)
+    assert worker_samples(workers) == {
+        '{name="w/a",self="true"} 1.0',
+        '{name="w/b",self="false"} 1.0',
+    }
+    assert worker_samples(Workers("w", "w/a")) == {'{name="w/a",self="true"} 0.0'}

@@ -11,6 +11,7 @@ from pathlib import Path
 from rackward.lead.assigner import AssignmentMetrics
 from rackward.lead.led_group import LEADING, MAX_REBALANCES, LeadStatus, LedRebalance
 from rackward.lead.status import rebalances_per_hour, status_document
+from rackward.lead.workers import Workers
 
 GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -83,3 +84,17 @@ def test_the_guide_names_every_field_and_no_other() -> None:
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row))
     (group,) = status_document([BILLING], NOW)["groups"]
     assert sorted(named) == sorted(group)
+
+
+def test_the_workers_that_divide_the_groups() -> None:
+    workers = Workers(
+        "w", "rackward-lead-w/a-1", ("rackward-lead-w/a-1", "rackward-lead-w/b-2"), True
+    )
+    assert "workers" not in status_document([], NOW)
+    assert status_document([], NOW, workers)["workers"] == {
+        "group": "w",
+        "name": "rackward-lead-w/a-1",
+        "names": ("rackward-lead-w/a-1", "rackward-lead-w/b-2"),
+        "confirmed": True,
+        "reason": "",
+    }

@@ -17,6 +17,7 @@ from rackward.lead.take_over import (
     decide,
     decide_outside,
     id_cost,
+    least_id_cost,
     members_ahead,
     removed_with_leader,
 )
@@ -84,6 +85,11 @@ class TestIdCost:
         costs = self.costs([*self.FOREIGN, OTHER], TakeOver.WAIT)
         for each, cost in costs.items():
             assert cost == len(members_ahead(each, self.FOREIGN))
+
+    @pytest.mark.parametrize("mode", TakeOver)
+    @pytest.mark.parametrize("others", [[], FOREIGN, [*FOREIGN, OTHER], FOREIGN[:1], ["a", "ab"]])
+    def test_no_id_costs_less_than_the_least(self, others: list[str], mode: TakeOver) -> None:
+        assert min(self.costs(others, mode).values()) == least_id_cost(others, mode)
 
 
 class TestDecide:
