@@ -9,7 +9,6 @@ assignors, or by the user for any other consumer.
 
 from __future__ import annotations
 
-import heapq
 import inspect
 import logging
 import math
@@ -26,7 +25,6 @@ from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import KafkaError, KafkaTimeoutError, NodeNotReadyError, for_code
 from kafka.future import Future
-from kafka.net.selector import NetworkSelector, TaskState
 from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
@@ -584,31 +582,6 @@ def throttle_metadata_refresh(cluster: Any) -> float | None:
         topics = list(cluster._topics)
     missing = sum(not cluster.partitions_for_topic(topic) for topic in topics)
     return max(1.0, missing * 0.01)
-
-
-# ---- Cancelling a timer searches all timers.
-
-
-class FixedSelector(NetworkSelector):  # type: ignore[misc]
-    """kafka-python's event loop, in which a cancelled timer stays on the heap until its time."""
-
-    def _unschedule(self, task: Any) -> None:
-        task.scheduled_at = None
-        task.state = TaskState.UNSCHEDULED
-
-    def _schedule_tasks(self) -> None:
-        now = time.monotonic()
-        while self._scheduled and self._scheduled[0][0] <= now:
-            when, task = heapq.heappop(self._scheduled)
-            if task.scheduled_at == when:
-                task.scheduled_at = None
-                self._add_ready_task(task)
-
-    def _next_scheduled_timeout(self, now: float) -> float | None:
-        while self._scheduled and self._scheduled[0][1].scheduled_at != self._scheduled[0][0]:
-            heapq.heappop(self._scheduled)
-        seconds: float | None = super()._next_scheduled_timeout(now)
-        return seconds
 
 
 # ---- Logs contain passwords, and an error per missing topic and metadata response.

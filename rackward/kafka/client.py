@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from assignors.connection import kafka_python_settings
-from assignors.kafka_python.fixes import FixedSelector, install_log_filters
+from assignors.kafka_python.fixes import install_log_filters
 from placement_core import InvalidOptionError
 from rackward.kafka.errors import (
     NOT_CONTROLLER,
@@ -267,6 +267,8 @@ def _open_client(settings: Mapping[str, Any], seconds: float) -> Any:
     def open_network(**configs: Any) -> Any:
         # If its constructor fails, KafkaAdminClient leaves this thread and its sockets open.
         from kafka.net.compat import KafkaNetClient
+
+        from rackward.kafka.event_loop import FixedSelector
 
         networks.append(KafkaNetClient(net=FixedSelector(**configs), **configs))
         return networks[0]

@@ -195,5 +195,5 @@ def test_certificate_errors_of_both_sides(tmp_path: Path) -> None:
 
 
 def test_no_bootstrap_server() -> None:
-    with pytest.raises(InvalidOptionError, match="set --bootstrap-server HOST:PORT, or boot"):
+    with pytest.raises(InvalidOptionError, match="set --bootstrap-server HOST:PORT or RACKWARD_"):
         connect({"client.id": "x"})

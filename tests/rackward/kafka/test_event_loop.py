@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assignors.kafka_python.fixes import FixedSelector
+from rackward.kafka.event_loop import FixedSelector
 
 TIMERS = 200
 
