@@ -14,7 +14,12 @@ import pytest
 from integration.support.clients import partitions_of
 from integration.support.command_line import running
 from integration.support.groups import ConsumerGroup, everything_is_read
-from integration.support.leading import UNMODIFIED_CLIENTS, WITH_GO_OR_NODE, LedGroup
+from integration.support.leading import (
+    MAPPING_OPTION,
+    UNMODIFIED_CLIENTS,
+    WITH_GO_OR_NODE,
+    LedGroup,
+)
 from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.testing import Cluster
 
@@ -23,7 +28,6 @@ REPLICAS = [[(p * 7) % 3] for p in range(PARTITIONS)]
 """Leaders in all racks, four in each."""
 
 IN_CI = {"confluent-cooperative-sticky"}
-RACKS = ",".join(f"{rack}{n}={rack}" for rack in "abc" for n in range(10))
 CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 
@@ -55,7 +59,7 @@ def test_a_group_goes_on_without_the_process_that_led_it(
     expected = set(partitions_of(topic, PARTITIONS))
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=CLIENTS[client]) as group:
         led = LedGroup(shared_three_brokers, group, topic, PARTITIONS, sends_racks=False)
-        lead = ("lead", group.id, "--yes", "--json", "--mapping", RACKS)
+        lead = ("lead", group.id, "--yes", "--json", "--mapping", MAPPING_OPTION)
         with running(shared_three_brokers, *lead) as first:
             first.until(_is_leading)
             led.start("a1", "b1", "c1")

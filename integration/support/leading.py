@@ -82,7 +82,8 @@ WITH_GO_OR_NODE: dict[str, MakeClient] = {
 }
 """Such consumers that need Go, or Node and npm, which need not be installed."""
 
-MAPPING = HostRacks.parse({f"{rack}{n}": rack for rack in "abc" for n in range(10)}, "test")
+MAPPING_OPTION = ",".join(f"{rack}{n}={rack}" for rack in "abc" for n in range(10))
+MAPPING = HostRacks.parse_option("--mapping", MAPPING_OPTION)
 """Racks by client id, for clients that send no rack: member a1 is in rack a."""
 
 FAST = RefreshPolicy(
