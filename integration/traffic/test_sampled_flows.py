@@ -104,17 +104,22 @@ def collecting(cluster: RackNetworks, folder: Path) -> Iterator[None]:
     servers = f"here={cluster.bootstrap_servers}"
     command = ("traffic", "collect", "--cluster", servers, "-o", folder, "--interval", 1)
 
-    def has_more_than(count: int) -> bool:
-        return len([*folder.glob("partitions/*/*.parquet")]) > count
-
     with running(cluster, *command) as collector:
-        wait_until(lambda: has_more_than(0), TEST_TIMEOUT, "a first snapshot")
+        wait_for_snapshots(folder)
         yield
-        # One that was begun may be from before the end of the block.
-        seen = len([*folder.glob("partitions/*/*.parquet")])
-        wait_until(lambda: has_more_than(seen + 1), TEST_TIMEOUT, "two more snapshots")
+        wait_for_snapshots(folder)
         done = collector.send(signal.SIGINT)
         assert done.status == 128 + signal.SIGINT, done.err
+
+
+def wait_for_snapshots(folder: Path) -> None:
+    """Wait for two more: one that has begun may be from before."""
+
+    def count() -> int:
+        return len([*folder.glob("partitions/*/*.parquet")])
+
+    seen = count()
+    wait_until(lambda: count() > seen + 1, TEST_TIMEOUT, "two more snapshots")
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ def measure(
         topic = create_topic(cluster, "orders", replicas)
         with sampling(folder / "flows"), collecting(cluster, folder / "snapshots"):
             before = counted(cluster)
-            clients = run_clients(cluster, topic, ca)
+            clients = run_clients(cluster, topic, ca, folder / "snapshots")
             after = counted(cluster)
         rows = read_rows(folder / "flows")
         networks = {f"{subnet}.0/24": rack for rack, subnet in cluster.subnets.items()}
@@ -154,7 +159,9 @@ def measure(
     return Figures(folder, clients, rows, sampled, packets, after - before)
 
 
-def run_clients(cluster: RackNetworks, topic: str, ca: str | None) -> dict[str, Client]:
+def run_clients(
+    cluster: RackNetworks, topic: str, ca: str | None, snapshots: Path
+) -> dict[str, Client]:
     """A group, one member in c that declares a; two producers; then a reader that assigns."""
     clients: dict[str, Client] = {}
 
@@ -185,21 +192,30 @@ def run_clients(cluster: RackNetworks, topic: str, ca: str | None) -> dict[str, 
             return shares == [2, 2, 2]
 
         wait_until(is_settled, TEST_TIMEOUT, "each member has two partitions")
+        # The estimate begins at the first commits that snapshots have.
+        start("first producer", "b", records=PARTITIONS)
+        assert clients["first producer"].process.wait(TEST_TIMEOUT) == 0
+        wait_for_commits(cluster, PARTITIONS)
+        wait_for_snapshots(snapshots)
         start("producer in a", "a", records=RECORDS["a"])
         start("producer in c", "c", records=RECORDS["c"])
         for name in ("producer in a", "producer in c"):
             assert clients[name].process.wait(TEST_TIMEOUT) == 0
-        total = sum(RECORDS.values())
+        total = PARTITIONS + sum(RECORDS.values())
         start("assigning", "b", group="assigning", subscribe=False, records=total)
         assert clients["assigning"].process.wait(TEST_TIMEOUT) == 0
-        wait_until(
-            lambda: sum(committed(cluster, "readers").values()) == total,
-            TEST_TIMEOUT,
-            "the group has committed all records",
-        )
+        wait_for_commits(cluster, total)
     finally:
         end(*clients)
     return clients
+
+
+def wait_for_commits(cluster: RackNetworks, records: int) -> None:
+    wait_until(
+        lambda: sum(committed(cluster, "readers").values()) == records,
+        TEST_TIMEOUT,
+        f"the group has committed {records} records",
+    )
 
 
 def counted(cluster: RackNetworks) -> Bytes:
@@ -312,21 +328,20 @@ def test_the_pipeline_measures_and_names_them(figures: Figures) -> None:
 
 @pytest.mark.slow
 def test_the_estimate_is_that_of_the_network(figures: Figures) -> None:
-    """Within 2 %, per rack that is written to, and per pair of racks that copies.
-
-    The racks of producers are assumed in hours that flow records do not cover. The estimate of what
-    the group reads begins at the first commits that snapshots have.
+    """Within 2.5 % per pair of racks, for the group and for replication; for producers, whose racks
+    are assumed in hours that flow records do not cover, per rack that is written to.
     """
     tables = run_pipeline(figures)
     estimated: Bytes = Counter()
     measured: Bytes = Counter()
     for name, sums in (("hourly", estimated), ("flows_hourly", measured)):
         for row in tables[name]:
-            if row["kind"] != "consume":
-                sender = row["from_rack"] if row["kind"] == "replicate" else "all"
+            if row["kind"] != "consume" or row["group"] == "readers":
+                sender = "all" if row["kind"] == "produce" else row["from_rack"]
                 sums[row["kind"], sender, row["to_rack"]] += row["bytes"]
     report(estimated, measured)
-    assert large(estimated) == pytest.approx(large(measured), rel=0.02)
+    # Up to 0.9 % are headers; the first record of each partition is in the flows alone.
+    assert large(estimated) == pytest.approx(large(measured), rel=0.025)
 
 
 @pytest.mark.slow
