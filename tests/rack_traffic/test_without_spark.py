@@ -34,10 +34,14 @@ def test_options_are_checked_before_spark_starts(tmp_path: Path) -> None:
         (("--prices", str(tmp_path / "none.csv")), "cannot read prices"),
         (("--conf", "spark.x"), "--conf 'spark.x': give NAME=VALUE"),
     ):
-        done = rackward("traffic", "run", "in", str(tmp_path), *options)
+        done = rackward("traffic", "run", str(tmp_path), "out", *options)
         assert done.returncode == 2
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
+    for command in (("run", str(tmp_path), "out", "--flows", "none"), ("what-if", "none", "out")):
+        done = rackward("traffic", *command)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "none does not exist: give the folder" in done.stderr
     done = rackward("traffic", "stream", "topic", str(tmp_path))
     assert done.returncode == 2
     assert "give --bootstrap-server" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,6 +138,16 @@ def flow_options(
         return None
     brokers, racks = ({}, HostRacks()) if addresses is None else read_flow_addresses(addresses)
     return FlowOptions(path, name, brokers, racks.rack)
+
+
+def check_exists(path: str, master: str) -> None:
+    """Raise InvalidOptionError if a local Spark, which takes seconds to start, would not find
+    ``path``. URLs and patterns are left to Spark."""
+    if master.startswith("local") and not re.search(r"[:*?\[{]", path) and not Path(path).exists():
+        raise InvalidOptionError(
+            f"{path} does not exist: give the folder that `rackward traffic collect` wrote, or one "
+            "of flow records with --flows"
+        )
 
 
 def is_small(path: str) -> bool:

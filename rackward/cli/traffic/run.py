@@ -64,6 +64,8 @@ def run(
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
     flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
+    for path in filter(None, (snapshots, flows)):
+        traffic_options.check_exists(path, master)
     spark_options = traffic_options.spark_options(
         master,
         driver_memory,

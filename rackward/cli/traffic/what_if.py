@@ -50,6 +50,7 @@ def what_if(
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
     price_table = options.price_table(prices, prices_properties)
+    traffic_options.check_exists(snapshots, master)
     spark_options = traffic_options.spark_options(
         master,
         driver_memory,
