@@ -575,10 +575,10 @@ def test_missing_topics_slow_down_metadata_by_their_number(
 ) -> None:
     absent = [f"absent-{number}" for number in range(250)]
     consumer = settled(construct, topics=["t", *absent])
-    poll_for(consumer, 3.5)
+    poll_for(consumer, 4.5)
     times = [received.at for received in broker.named("Metadata")]
-    # 10 ms for each of them; some responses are to requests that were sent before.
-    assert 2 < max(later - earlier for earlier, later in pairwise(times)) < 3
+    # 10 ms for each of them, in place of 1 s for all. A busy machine receives requests late.
+    assert 1.5 < max(later - earlier for earlier, later in pairwise(times)) < 4
 
 
 # The group's coordinator.

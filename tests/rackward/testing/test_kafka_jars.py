@@ -82,14 +82,16 @@ DOWNLOAD = textwrap.dedent("""
     def download(name, folder, choose, pinned):
         with (Path(sys.argv[1]) / "downloads").open("a") as file:
             file.write("one\\n")
-        time.sleep(0.5)
+        while not (Path(sys.argv[1]) / "others wait").exists():
+            time.sleep(0.05)
         folder.mkdir()
         (folder / "kafka.jar").touch()
 
     kafka_jars._download = download
     print("ready", flush=True)
     sys.stdin.readline()
-    kafka = kafka_jars.fetch_kafka("4.4.0", Path(sys.argv[1]), print)
+    show = lambda line: print(line, flush=True)
+    kafka = kafka_jars.fetch_kafka("4.4.0", Path(sys.argv[1]), show)
     print([jar.name for jar in kafka.jars], kafka.log_config.exists(), flush=True)
 """)
 
@@ -113,9 +115,12 @@ def test_processes_that_download_at_the_same_time_download_once(tmp_path: Path) 
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
+        firsts = [process.stdout.readline().rstrip() for process in processes if process.stdout]
+        (tmp_path / "others wait").touch()
         outputs = [
             process.communicate(timeout=TEST_TIMEOUT)[0].splitlines() for process in processes
         ]
+        (tmp_path / "others wait").unlink()
     finally:
         for process in processes:
             process.kill()
@@ -123,7 +128,7 @@ def test_processes_that_download_at_the_same_time_download_once(tmp_path: Path) 
     assert (tmp_path / "downloads").read_text() == "one\n"
     assert [lines[-1] for lines in outputs] == ["['kafka.jar'] True"] * 3
     waiting = f"waiting for another process that holds {tmp_path}/kafka-4.4.0-1.lock"
-    assert sorted(lines[0] for lines in outputs) == [
+    assert sorted(firsts) == [
         "downloading Kafka 4.4.0 (45 MB, once)",
         waiting,
         waiting,
