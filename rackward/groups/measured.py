@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 import pyarrow.compute as pc
 
 from rack_traffic.flow_snapshot import CountedFlows
-from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, KINDS, PriceTable, crossed_level
 from rack_traffic.report.flows import clients_in_no_group, misplaced_members
 from rack_traffic.report.load import InputTable
+from rackward.groups.audit import SECONDS_PER_MONTH
 from rackward.groups.audit_report import (
     AuditReport,
     MeasuredKind,
@@ -22,13 +22,11 @@ from rackward.groups.audit_report import (
     UngroupedClient,
 )
 
-_SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
-
 
 def measured_traffic(
     counted: CountedFlows, report: AuditReport, prices: PriceTable
 ) -> MeasuredTraffic:
-    """Return what flow records counted, beside the estimate of ``report``."""
+    """Return the bytes that flow records counted, beside the estimate of ``report``."""
     seconds = (counted.until - counted.since).total_seconds()
     flows, everything = InputTable("flows_hourly", counted.hours), pc.scalar(True)
     sums: dict[str, dict[str, float]] = {kind: {} for kind in KINDS}
@@ -40,7 +38,7 @@ def measured_traffic(
         part = "unknown" if level is None else "crossing" if level else "local"
         of_kind[part] = of_kind.get(part, 0.0) + size
         price = prices.price(report.cluster_id or "", *racks, kind=row["kind"]) or 0.0
-        of_kind["cost"] = of_kind.get("cost", 0.0) + size * price / GB * _SECONDS_PER_MONTH
+        of_kind["cost"] = of_kind.get("cost", 0.0) + size * price / GB * SECONDS_PER_MONTH
     return MeasuredTraffic(
         since=counted.since,
         until=counted.until,

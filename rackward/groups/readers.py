@@ -24,7 +24,7 @@ from rack_traffic.advice import BALANCED_BY_TOPIC, assigned_by_rackward
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes
 from rackward.kafka.groups import (
-    DESCRIBE,
+    DESCRIBED_TYPES,
     Group,
     GroupKind,
     GroupMember,
@@ -101,7 +101,7 @@ def list_matching_groups(
     admin: AdminConnection,
     brokers: Iterable[int],
     patterns: Collection[str],
-    types: Collection[str] = frozenset(DESCRIBE),
+    types: Collection[str] = frozenset(DESCRIBED_TYPES),
 ) -> list[ListedGroup]:
     """Return the groups of these types whose name a pattern matches. Raises AdminError."""
     return [
@@ -123,7 +123,7 @@ def find_groups(
     for broker in sorted(brokers):
         listed = [group for group in list_groups(admin, broker) if group.id in names]
         for group in listed:
-            if group.type not in DESCRIBE:
+            if group.type not in DESCRIBED_TYPES:
                 raise InvalidOptionError(
                     f"group {group.id} is a {group.type} group, which rackward cannot describe"
                 )

@@ -25,7 +25,7 @@ from enum import Enum
 from placement_core import TopicPartition
 from rackward.groups.readers import topics_read
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
-from rackward.kafka.groups import DESCRIBE, CommittedOffsets, Group, GroupKind, ListedGroup
+from rackward.kafka.groups import DESCRIBED_TYPES, CommittedOffsets, Group, GroupKind, ListedGroup
 from rackward.kafka.metadata import read_reassignments
 from rackward.kafka.tolerant_reader import Logs, TolerantReader
 from rackward.topics.creator import read_min_isr
@@ -123,7 +123,7 @@ def _with_reason(reading: GroupReading, reader: TolerantReader) -> GroupReading:
     """Return the reading with an error if the group was not described."""
     if reading.group is not None or reading.error is not None:
         return reading
-    if reading.listed.type not in DESCRIBE:
+    if reading.listed.type not in DESCRIBED_TYPES:
         return replace(reading, error=f"it is a {reading.listed.type} group")
     detail = next(reversed(reader.faults), "no response")
     return replace(reading, error=f"broker {reading.coordinator} did not describe it: {detail}")

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
+from rack_traffic.advice import CLASSIC
 from rackward.groups.readers import is_stable
 from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, RefusedError
 from rackward.kafka.errors import COORDINATOR_LOADING, from_code
-from rackward.kafka.groups import Group, describe_classic_groups, join_request, leave_request
+from rackward.kafka.groups import Group, describe_groups_of_type, join_request, leave_request
 from rackward.units import Deadline
 
 SESSION_SECONDS = 10.0
@@ -58,7 +59,9 @@ def request_rebalance(
     thread.start()
     try:
         while not ended.is_set():
-            described, _ = describe_classic_groups(admin, coordinator, [group.id], deadline)
+            described, _ = describe_groups_of_type(
+                admin, coordinator, CLASSIC, [group.id], deadline
+            )
             if any(member.id == member_id for each in described for member in each.members):
                 break
             if not deadline.remaining:
@@ -83,7 +86,7 @@ def wait_until_stable(admin: AdminConnection, group_id: str, timeout: float) -> 
     coordinator = find_coordinator(admin, group_id, deadline)
     since: float | None = None
     while True:
-        described, refused = describe_classic_groups(admin, coordinator, [group_id])
+        described, refused = describe_groups_of_type(admin, coordinator, CLASSIC, [group_id])
         for error in refused.values():
             raise error
         (group,) = described

@@ -7,7 +7,7 @@ it. If the group has moved to another coordinator since, that one group is refus
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -186,56 +186,51 @@ def list_groups(
     ]
 
 
-def describe_classic_groups(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
+DESCRIBED_TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
+"""The types of groups that can be described."""
+
+
+def describe_groups_of_type(
+    admin: AdminConnection,
+    broker: int,
+    type: str,
+    ids: Sequence[str],
+    deadline: Deadline | None = None,
 ) -> tuple[list[Group], dict[str, AdminError]]:
-    """Describe groups of the classic protocol in one request to their coordinator.
+    """Describe groups of one of DESCRIBED_TYPES in one request to their coordinator.
 
     Returns the groups, and group id to error for the refused ones. Raises AdminError.
     """
-    from kafka.protocol.admin import DescribeGroupsRequest
+    request: Any
+    if type == CLASSIC:
+        from kafka.protocol.admin import DescribeGroupsRequest
 
-    request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
-    return _describe(admin, broker, request, _parse_classic_group, deadline)
+        request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
+        parse = _parse_classic_group
+    else:
+        from rackward.kafka import messages
 
-
-def describe_consumer_groups(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> tuple[list[Group], dict[str, AdminError]]:
-    """Describe groups of the new protocol (KIP-848); see `describe_classic_groups`."""
-    from rackward.kafka.messages import ConsumerGroupDescribeRequest
-
-    request = ConsumerGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
-    return _describe(admin, broker, request, _parse_consumer_group, deadline)
-
-
-def describe_share_groups(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> tuple[list[Group], dict[str, AdminError]]:
-    """Describe share groups (KIP-932); see `describe_classic_groups`."""
-    from rackward.kafka.messages import ShareGroupDescribeRequest
-
-    request = ShareGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
-    return _describe(admin, broker, request, _parse_share_group, deadline)
-
-
-def describe_streams_groups(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
-) -> tuple[list[Group], dict[str, AdminError]]:
-    """Describe streams groups (KIP-1071); see `describe_classic_groups`."""
-    from rackward.kafka.messages import StreamsGroupDescribeRequest
-
-    request = StreamsGroupDescribeRequest(group_ids=list(ids), include_authorized_operations=False)
-    return _describe(admin, broker, request, _parse_streams_group, deadline)
-
-
-DESCRIBE = {
-    CLASSIC: describe_classic_groups,
-    CONSUMER: describe_consumer_groups,
-    SHARE: describe_share_groups,
-    STREAMS: describe_streams_groups,
-}
-"""The function that describes the groups of a type."""
+        describe, parse = {
+            CONSUMER: (messages.ConsumerGroupDescribeRequest, _parse_consumer_group),
+            SHARE: (messages.ShareGroupDescribeRequest, _parse_share_group),
+            STREAMS: (messages.StreamsGroupDescribeRequest, _parse_streams_group),
+        }[type]
+        request = describe(group_ids=list(ids), include_authorized_operations=False)
+    operation = f"describing groups of broker {broker}"
+    response = admin.send(operation, request, node=broker, deadline=deadline)
+    groups, refused = [], {}
+    for each in response.groups:
+        if each.error_code:
+            refused[each.group_id] = from_code(
+                f"describing group {each.group_id}",
+                request.name,
+                each.error_code,
+                getattr(each, "error_message", None),
+                acl=f"Describe on group {each.group_id}",
+            )
+        else:
+            groups.append(parse(each))
+    return groups, refused
 
 
 def describe_groups(
@@ -246,15 +241,15 @@ def describe_groups(
 ) -> tuple[list[Group], dict[str, AdminError]]:
     """Describe groups of any kinds that ``broker`` coordinates, in one request per type.
 
-    Groups of other types than those of DESCRIBE are left out. Returns the groups, and group id to
+    Groups of other types than DESCRIBED_TYPES are left out. Returns the groups, and group id to
     error for the refused ones. Raises AdminError.
     """
     groups: list[Group] = []
     refused: dict[str, AdminError] = {}
     listed = tuple(listed)
-    for type, describe in DESCRIBE.items():
+    for type in DESCRIBED_TYPES:
         if ids := [each.id for each in listed if each.type == type]:
-            described, errors = describe(admin, broker, ids, deadline)
+            described, errors = describe_groups_of_type(admin, broker, type, ids, deadline)
             groups += described
             refused |= errors
     return groups, refused
@@ -407,30 +402,6 @@ def read_affinity_rack(user_data: bytes) -> str | None:
         return None
 
 
-def _describe(
-    admin: AdminConnection,
-    broker: int,
-    request: Any,
-    parse: Callable[[Any], Group],
-    deadline: Deadline | None,
-) -> tuple[list[Group], dict[str, AdminError]]:
-    operation = f"describing groups of broker {broker}"
-    response = admin.send(operation, request, node=broker, deadline=deadline)
-    groups, refused = [], {}
-    for each in response.groups:
-        if each.error_code:
-            refused[each.group_id] = from_code(
-                f"describing group {each.group_id}",
-                request.name,
-                each.error_code,
-                getattr(each, "error_message", None),
-                acl=f"Describe on group {each.group_id}",
-            )
-        else:
-            groups.append(parse(each))
-    return groups, refused
-
-
 def _parse_classic_group(group: Any) -> Group:
     members = group.members if group.protocol_type == CONSUMER else ()
     leading = [each for each in members if leads_for_rackward(each.member_id)]
@@ -461,12 +432,12 @@ def _has_assigned(member: Any) -> bool:
     return bytes(member.member_assignment or b"") == LEADER_MARKER
 
 
-def _parse_consumer_group(group: Any) -> Group:
+def _parse_consumer_group(group: Any, type: str = CONSUMER) -> Group:
     return Group(
         id=group.group_id,
-        type=CONSUMER,
+        type=type,
         state=group.group_state,
-        protocol_type=CONSUMER,
+        protocol_type=type,
         protocol=group.assignor_name,
         generation=group.group_epoch,
         members=tuple(_parse_consumer_member(each) for each in group.members),
@@ -474,15 +445,7 @@ def _parse_consumer_group(group: Any) -> Group:
 
 
 def _parse_share_group(group: Any) -> Group:
-    return Group(
-        id=group.group_id,
-        type=SHARE,
-        state=group.group_state,
-        protocol_type=SHARE,
-        protocol=group.assignor_name,
-        generation=group.group_epoch,
-        members=tuple(_parse_consumer_member(each) for each in group.members),
-    )
+    return _parse_consumer_group(group, SHARE)
 
 
 def _parse_consumer_member(member: Any) -> GroupMember:

@@ -16,10 +16,11 @@ from rackward.kafka.client import AdminConnection
 from rackward.kafka.configs import REPLICA_SELECTOR, read_broker_configs
 from rackward.kafka.errors import AdminError, AdminTimeoutError, TooLargeError, UnreachableError
 from rackward.kafka.groups import (
-    DESCRIBE,
+    DESCRIBED_TYPES,
     CommittedOffsets,
     Group,
     ListedGroup,
+    describe_groups_of_type,
     list_groups,
     read_committed_offsets,
 )
@@ -161,11 +162,11 @@ class TolerantReader:
     ) -> Iterator[tuple[list[Group], Refused]]:
         """Yield groups with their members, and the refused ones.
 
-        Only those of ``listed`` whose type is one of DESCRIBE. The errors are not among the faults.
+        Only those of ``listed`` with one of DESCRIBED_TYPES. The errors are not among the faults.
         """
-        for type, describe in DESCRIBE.items():
+        for type in DESCRIBED_TYPES:
             ids = [each.id for each in listed if each.type == type]
-            request = partial(describe, self.admin, broker)
+            request = partial(describe_groups_of_type, self.admin, broker, type)
             yield from self.batches(broker, ids, request, GROUPS_PER_REQUEST)
 
     def committed_offsets(

@@ -12,13 +12,14 @@ import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED, SubscriptionReader
+from rack_traffic.advice import CLASSIC
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError
 from rackward.kafka.groups import (
     LEADER_MARKER,
     GroupKind,
     ListedGroup,
-    describe_classic_groups,
     describe_groups,
+    describe_groups_of_type,
     list_groups,
 )
 from rackward.units import Deadline
@@ -85,7 +86,7 @@ def test_user_data_of_other_assignors_is_no_fault(user_data: bytes) -> None:
 
     errors = {}
     for protocol in ("cooperative-sticky", "leader-rack-aware-range"):
-        ((group,), _) = describe_classic_groups(Admin(), 0, ["g"])  # type: ignore[arg-type]
+        ((group,), _) = describe_groups_of_type(Admin(), 0, CLASSIC, ["g"])  # type: ignore[arg-type]
         assert (group.members[0].topics, group.members[0].rack) == (frozenset({"t"}), "a")
         errors[protocol] = group.members[0].errors
     assert errors == {
@@ -127,7 +128,7 @@ class DescribingAdmin:
 def test_the_rack_of_a_member_of_kafka_go() -> None:
     metadata = b"\0\1" + b"\0\0\0\1\0\1t" + b"\0\0\0\3az1"
     admin = DescribingAdmin(("m", metadata, b""), protocol="rack-affinity")
-    ((group,), _) = describe_classic_groups(admin, 0, ["g"], Deadline.after(1))  # type: ignore[arg-type]
+    ((group,), _) = describe_groups_of_type(admin, 0, CLASSIC, ["g"], Deadline.after(1))  # type: ignore[arg-type]
     (member,) = group.members
     assert (member.rack, member.can_send_rack, member.errors) == ("az1", True, ())
 
@@ -141,13 +142,13 @@ def test_members_that_lead_are_no_consumers() -> None:
         (reading, EMPTY_SUBSCRIPTION, assignment_bytes({"t": [0]})),
         (waiting, EMPTY_SUBSCRIPTION, NOTHING_ASSIGNED),
     )
-    ((group,), refused) = describe_classic_groups(admin, 1, ["g"])
+    ((group,), refused) = describe_groups_of_type(admin, 1, CLASSIC, ["g"])
     assert not refused
     assert [each.id for each in group.members] == [reading]
     assert (group.leader, group.waiting) == (leader, (waiting,))
     # The mark counts only in the assignment of such a member.
     admin = DescribingAdmin((reading, EMPTY_SUBSCRIPTION, LEADER_MARKER))
-    ((group,), _) = describe_classic_groups(admin, 1, ["g"])
+    ((group,), _) = describe_groups_of_type(admin, 1, CLASSIC, ["g"])
     assert (group.leader, len(group.members)) == (None, 1)
 
 
