@@ -32,7 +32,7 @@ from pathlib import Path
 
 from integration.support.clients import Client, MakeClient, MemberConfig
 from integration.support.collecting import new_protocol
-from integration.support.controllers import RunningController, controller
+from integration.support.controllers import followed
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.java_programs import RACKS, ShareConsumer, Streams, sink_connector
 from integration.support.program_clients import RANGE, Java
@@ -206,7 +206,7 @@ class Groups:
         servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
         try:
             with connect(servers, timeout=TEST_TIMEOUT) as admin:
-                found = find_groups(admin, self.cluster.racks, [each.id for each in self.groups])
+                found = find_groups(admin, self.cluster.racks, self.ids)
         except AdminError:
             return None  # A coordinator is loading.
         for group in self.groups:
@@ -222,6 +222,11 @@ class Groups:
             each.name: (1 - each.before / each.total, 1 - each.after / each.total)
             for each in layout.consumed
         }
+
+    @property
+    def ids(self) -> list[str]:
+        """The names of the groups."""
+        return [group.id for group in self.groups]
 
     def is_followed(self) -> bool:
         """Return whether leaders are where they are read, as far as one leader can be."""
@@ -260,28 +265,6 @@ def run_groups(cluster: Cluster, kinds: Sequence[str], *, one_topic: bool) -> It
         yield running
     for topic in rows:
         delete_topic(cluster, topic)
-
-
-@contextmanager
-def followed(
-    groups: Groups, folder: Path, *, settle: str, rest: str, bound: int = BOUND
-) -> Iterator[RunningController]:
-    """Run a controller whose leaders follow the groups; it has led them to their readers."""
-    leaders = {
-        "follow": [group.id for group in groups.groups],
-        "min_rate": 10,
-        "settle": settle,
-        "rest": rest,
-        "elections_per_hour": bound,
-        # One of three brokers may lead everything, so that the optimum can always be reached.
-        "max_imbalance": 2.0,
-    }
-    with controller(groups.cluster, folder, leaders=leaders) as running:
-        try:
-            wait_until(groups.is_followed, FOLLOWED_SECONDS, "leaders are where they are read")
-            yield running
-        finally:
-            print(running.log)
 
 
 @dataclass(frozen=True)
@@ -336,7 +319,9 @@ def measure(
         LocalCluster(RACKS, server_properties=ELECTING) as cluster,
         run_groups(cluster, kinds, one_topic=one_topic) as groups,
         tempfile.TemporaryDirectory() as folder,
-        followed(groups, Path(folder), settle="4s", rest="15s")
+        followed(
+            groups, Path(folder), settle="4s", rest="15s", bound=BOUND, within=FOLLOWED_SECONDS
+        )
         if follow
         else nullcontext() as running,
     ):

@@ -20,9 +20,8 @@ from integration.support.collecting import librdkafka, new_protocol
 from integration.support.controllers import (
     READY_SECONDS,
     TAKE_OVER_SECONDS,
-    RunningController,
     Step,
-    controller,
+    followed,
     observed_changes,
 )
 from integration.support.groups import ConsumerGroup, everything_is_read
@@ -112,6 +111,10 @@ class Followed:
         )
         return now, best
 
+    @property
+    def ids(self) -> list[str]:
+        return [group.id for group in self.groups]
+
     def is_followed(self) -> bool:
         now, best = self.locality()
         return best - now <= MAX_EXCESS
@@ -122,7 +125,7 @@ class Followed:
 
 
 @contextmanager
-def followed(cluster: Cluster, unique_name: UniqueName) -> Iterator[Followed]:
+def two_groups(cluster: Cluster, unique_name: UniqueName) -> Iterator[Followed]:
     topics = {each: unique_name(each) for each in SIZES}
     rng = random.Random(3)
     rows = [rng.sample(range(3), 3) for _ in range(PARTITIONS)]
@@ -154,35 +157,15 @@ def followed(cluster: Cluster, unique_name: UniqueName) -> Iterator[Followed]:
         delete_topic(cluster, topic)
 
 
-@contextmanager
-def following(
-    groups: Followed, folder: Path, settle: str, rest: str
-) -> Iterator[RunningController]:
-    """Run a controller; print its log at the end."""
-    leaders = {
-        "follow": [group.id for group in groups.groups],
-        "min_rate": 10,
-        "settle": settle,
-        "rest": rest,
-        "elections_per_hour": BOUND,
-        # One of three brokers may lead everything, so that the optimum can always be reached.
-        "max_imbalance": 2.0,
-    }
-    with controller(groups.cluster, folder, leaders=leaders) as running:
-        try:
-            wait_until(groups.is_followed, READY_SECONDS, "leaders are where they are read")
-            yield running
-        finally:
-            print(running.log)
-
-
 def test_leaders_follow_their_readers(
     three_brokers: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     """Also after members have changed, and whenever preferred leaders are elected."""
     with (
-        followed(three_brokers, unique_name) as groups,
-        following(groups, tmp_path, settle="2s", rest="5s") as running,
+        two_groups(three_brokers, unique_name) as groups,
+        followed(
+            groups, tmp_path, settle="2s", rest="5s", bound=BOUND, within=READY_SECONDS
+        ) as running,
     ):
         for group in groups.groups:
             groups.replace_member(group)
@@ -200,7 +183,9 @@ def test_leaders_follow_their_readers(
         elections = running.metric("leader_elections_last_hour")
         assert 0 < elections <= BOUND
         running.stop()
-        with following(groups, tmp_path, settle="30s", rest="5s") as successor:
+        with followed(
+            groups, tmp_path, settle="30s", rest="5s", bound=BOUND, within=READY_SECONDS
+        ) as successor:
             wait_until(
                 lambda: f"leader_elections_last_hour {elections}\n" in successor.metrics(),
                 TAKE_OVER_SECONDS,
@@ -271,8 +256,10 @@ def test_leaders_follow_while_members_change(unique_name: UniqueName, tmp_path: 
     }
     with (
         LocalCluster(("a", "b", "c"), server_properties=properties) as cluster,
-        followed(cluster, unique_name) as groups,
-        following(groups, tmp_path, settle="4s", rest="15s") as running,
+        two_groups(cluster, unique_name) as groups,
+        followed(
+            groups, tmp_path, settle="4s", rest="15s", bound=BOUND, within=READY_SECONDS
+        ) as running,
     ):
         shares: list[tuple[float, float]] = []
         began, changes = time.monotonic(), 0

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from integration.controller.kinds import (
+    BOUND,
     FIVE,
+    FOLLOWED_SECONDS,
     KINDS,
     MAX_EXCESS,
-    followed,
     measure,
     run_groups,
 )
+from integration.support.controllers import followed
 from integration.support.java_programs import has_javac
 from integration.support.topics import delete_topic
 from rackward.testing import Cluster
@@ -39,7 +41,9 @@ def test_leaders_follow_a_share_group_and_kafka_streams(
     kinds = ("share", "streams-kip-1071")
     with (
         run_groups(three_brokers, kinds, one_topic=False) as groups,
-        followed(groups, tmp_path, settle="2s", rest="5s") as running,
+        followed(
+            groups, tmp_path, settle="2s", rest="5s", bound=BOUND, within=FOLLOWED_SECONDS
+        ) as running,
     ):
         groups.groups[0].replace_member(random.Random(1))
         wait_until(

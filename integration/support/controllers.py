@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -173,6 +173,46 @@ def controller(
     finally:
         if running.process.poll() is None:
             running.kill()
+
+
+class FollowedGroups(Protocol):
+    """Groups whose readers leaders can follow."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Their cluster."""
+
+    @property
+    def ids(self) -> list[str]:
+        """Their names."""
+
+    def is_followed(self) -> bool:
+        """Return whether leaders are where they are read, as far as one leader can be."""
+
+
+@contextmanager
+def followed(
+    groups: FollowedGroups, folder: Path, *, settle: str, rest: str, bound: int, within: float
+) -> Iterator[RunningController]:
+    """Run a controller whose leaders follow the groups, and have done so ``within`` seconds.
+
+    ``bound`` is the number of elections per hour. Its log is printed at the end.
+    """
+    leaders = {
+        "follow": groups.ids,
+        "min_rate": 10,
+        "settle": settle,
+        "rest": rest,
+        "elections_per_hour": bound,
+        # One of three brokers may lead everything, so that the optimum can always be reached.
+        "max_imbalance": 2.0,
+    }
+    with controller(groups.cluster, folder, leaders=leaders) as running:
+        try:
+            wait_until(groups.is_followed, within, "leaders are where they are read")
+            yield running
+        finally:
+            print(running.log)
 
 
 def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, ...]]]:
