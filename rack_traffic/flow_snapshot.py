@@ -34,7 +34,7 @@ class CountedFlows:
 def count_flows(
     spark: SparkSession, snapshot: Mapping[str, pa.Table], flows: FlowOptions
 ) -> CountedFlows:
-    """Return what the flow records say of the cluster of ``snapshot`` (table name to rows).
+    """Return the flows of the cluster of ``snapshot`` (table name to rows).
 
     The cluster is assumed to have been as in the snapshot during all records. Raise InputError,
     also if no record is of a broker of the cluster.

@@ -25,7 +25,7 @@ class MeasuredWriters:
 
 
 def read_measured_writers(folder: str, cluster: str | None) -> MeasuredWriters:
-    """Return what the table HOURLY in ``folder`` says of a cluster; None: of the only one.
+    """Return the measured racks in the table HOURLY in ``folder``; ``cluster`` None: the only one.
 
     Raise InputError if it cannot be read, has several clusters, or nothing measured.
     """

@@ -1,6 +1,6 @@
 """A first run on live groups that send no rack: nothing of what they read is known to cross racks.
 
-One group of another client sends racks, so that local, across and unknown are told apart.
+One group of another client sends racks, so that local, across and unknown all occur.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def with_measured(
 ) -> AuditReport:
     """Return ``report`` with what ``flows`` say, by a snapshot that is taken now.
 
-    Brokers in the file of addresses are those of this cluster, whatever it is called there.
+    Brokers in the file of addresses belong to this cluster, under any cluster name.
     """
     from rack_traffic.flow_snapshot import count_flows
     from rackward.groups.measured import measured_traffic
