@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
 from integration.support.command_line import rackward, running
@@ -32,7 +30,7 @@ from integration.support.rack_networks import (
     RackNetworks,
 )
 from integration.support.secured import Listener, secured_properties
-from integration.support.topics import committed, create_topic
+from integration.support.topics import committed, create_topic, described
 from integration.support.traffic import SHORT_RUN
 from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -48,11 +46,6 @@ RECORDS = {"a": 2400, "c": 1200}
 RACKS = ("a", "b", "c")
 PARTITIONS = 6
 SAMPLE = (sys.executable, "-m", "rackward.cli.main", "traffic", "flows", "sample")
-STARTING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
 HEADERS = 52
 """Bytes of the headers of IP and TCP, with time stamps, in a packet."""
 
@@ -178,17 +171,15 @@ def run_clients(
     try:
         for network, rack in ("aa", "bb", "ca"):
             start(f"member in {network}", network, group="readers", rack=rack)
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
         def is_settled() -> bool:
-            try:
-                group = admin.describe_consumer_groups(["readers"])["readers"].result()
-            except KafkaException as error:
-                # While the coordinator starts.
-                if error.args[0].code() not in STARTING:
-                    raise
-                return False
-            shares = [len(each.assignment.topic_partitions) for each in group.members]
+            (group,) = described(cluster, "readers")
+            # Empty until the leader has assigned.
+            assignments = [each["member_assignment"] or {} for each in group["members"]]
+            shares = [
+                sum(len(of_topic["partitions"]) for of_topic in each.get("assigned_partitions", ()))
+                for each in assignments
+            ]
             return shares == [2, 2, 2]
 
         wait_until(is_settled, TEST_TIMEOUT, "each member has two partitions")
