@@ -355,7 +355,7 @@ def check_explainable(name: str, group: Group | None) -> Group:
         )
     if (reason := why_no_readers(group)) is not None:
         raise InvalidOptionError(f"group {name}: {reason}")
-    if group.state.lower() in ("empty", "dead") or not group.members:
+    if group.state.lower() in ("empty", "dead") or (is_stable(group) and not group.members):
         raise InvalidOptionError(
             f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
         )

@@ -242,6 +242,8 @@ def test_leaders_that_cannot_move_without_a_replica_are_counted() -> None:
         (replace(LOPSIDED, state="Empty", members=()), "has no members (state Empty)"),
         (replace(LOPSIDED, state="Dead", members=()), "has no members (state Dead)"),
         (replace(LOPSIDED, state="PreparingRebalance"), "is rebalancing"),
+        # Led by `rackward lead`, whose member is not counted, while the others join again.
+        (replace(LOPSIDED, state="CompletingRebalance", members=()), "is rebalancing"),
         (replace(LOPSIDED, state="Reconciling", type="consumer"), "is rebalancing"),
         (replace(LOPSIDED, protocol_type="connect", members=()), "workers of a Connect cluster"),
         (replace(LOPSIDED, protocol_type="", state="Empty", members=()), "(assign())"),
