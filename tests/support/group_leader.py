@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
 from assignors.consumer_protocol import MemberSubscription, write_user_data
 from assignors.encoding import read_members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
-from assignors.group_leader.history import Assignment, AssignmentHistory
+from assignors.group_leader.history import Assignment
 from assignors.group_leader.ownership import Ownership
 from assignors.group_leader.rebalance import Rebalance
 from assignors.model import Assignor, WeightSource
@@ -23,18 +22,13 @@ Joined = tuple[str, str | None, MemberSubscription | bytes]
 BROKER_RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
 
 
-def sticky_rebalance(
-    assignor: Assignor | None = None, *, now: datetime | None = None, **options: Any
-) -> Rebalance:
-    """Return a cooperative rebalance named ``sticky``; ``now`` is the time of its history."""
-    history = AssignmentHistory() if now is None else AssignmentHistory(now=lambda: now)
-    defaults = {"cooperative": True, "weights": None}
+def sticky_rebalance(assignor: Assignor | None = None, **options: Any) -> Rebalance:
+    """Return a cooperative rebalance named ``sticky``."""
     return Rebalance(
         name="sticky",
         assignor=assignor or LeaderRackAwareCooperativeSticky(),
         log_once=LogOnce(),
-        history=history,
-        **{**defaults, **options},
+        **{"cooperative": True, "weights": None, **options},
     )
 
 
