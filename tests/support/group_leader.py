@@ -59,22 +59,20 @@ def joined_member(
 
 
 class FixedAssignor:
-    """Returns a fixed assignment, and records the arguments of the last call."""
+    """Returns a fixed assignment, and records the weights of the last call."""
 
     def __init__(self, assigned: Mapping[str, Mapping[str, list[int]]] | None = None) -> None:
         self._assigned = assigned or {}
-        self.members: list[Member] = []
-        self.leader_racks: LeaderRacks = {}
         self.weights: Any = None
 
     def assign(
         self,
         members: Iterable[Member],
-        leader_racks: LeaderRacks,
+        leader_racks: LeaderRacks,  # noqa: ARG002
         weights: WeightSource | None = None,
     ) -> Plan:
-        self.members, self.leader_racks, self.weights = list(members), leader_racks, weights
-        empty: dict[str, Mapping[str, list[int]]] = {member.id: {} for member in self.members}
+        self.weights = weights
+        empty: dict[str, Mapping[str, list[int]]] = {member.id: {} for member in members}
         return Plan({**empty, **self._assigned}, 0, (0,), 0, 0, {})
 
 

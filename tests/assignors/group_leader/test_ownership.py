@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from assignors.client_assignor import CooperativeStickyClientAssignor
 from assignors.encoding import read_members
-from assignors.group import AssignedPartitions, Claims, Members
-from assignors.group_leader import GroupContext, ownership
+from assignors.group import AssignedPartitions, Claims
+from assignors.group_leader import GroupContext
 from assignors.group_leader.leadership import Leadership
 from assignors.group_leader.ownership import (
     MAX_REVOCATION_TIMEOUTS,
@@ -29,7 +29,6 @@ from tests.support.group_leader import (
     FalseMember,
     ModelGroup,
     ModelMember,
-    NotSettledError,
     TwoOwnersError,
     joined_member,
     leaders_in,
@@ -220,15 +219,6 @@ def test_honest_members_never_share_or_lose_partitions(group: ModelGroup) -> Non
     assert sorted(p for ps in assigned.values() for p in ps) == list(range(len(group.leaders)))
     for name, each in group.members.items():
         assert isinstance(each, FalseMember) or each.owned == frozenset(assigned[name])
-
-
-def test_model_detects_claims_that_expire_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "MAX_REVOCATION_TIMEOUTS", 0)
-    group = settled("a", "b")
-    group.members["m2"] = member("c")
-    group.rebalance(["m2"])
-    with pytest.raises(TwoOwnersError):
-        group.rebalance(["m2", "m0", "m1"])
 
 
 # The state between the rebalances of one consumer.
@@ -456,13 +446,3 @@ def test_model_detects_owned_partitions_not_withheld() -> None:
     with pytest.raises(TwoOwnersError):
         # m3 receives its assignment first, while the cooperative members still read.
         group.rebalance(["m3", "m0", "m1", "m2"])
-
-
-def test_model_detects_released_partitions_withheld(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Members, "claims_while_joining", property(lambda self: self.claims))
-    group = mixed("012")
-    group.members["m3"] = ModelMember(eager=True, rack="a")
-    with pytest.raises(NotSettledError, match="no rebalance is requested"):
-        group.settle()
