@@ -92,6 +92,8 @@ def test_all_clients_of_kafka_python_accept_every_keyword() -> None:
     keywords = kafka_python_settings({**EVERY, **SASL, **USER, **own})
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         assert keywords.keys() <= client.DEFAULT_CONFIG.keys()
+    for keyword in ("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms"):
+        assert keywords[keyword] == 1000
     assert keywords["socket_options"] == [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 0),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
