@@ -133,28 +133,15 @@ class ClientAssignor:
         """Patch the client library. By default nothing: the caller makes its own coordinator."""
 
     @classmethod
-    def metadata(cls, topics: Iterable[str]) -> NoReturn:  # noqa: ARG003
-        """Raise CoordinatorNotPatchedError."""
-        cls._refuse()
-
-    @classmethod
-    def assign(cls, cluster: Any, members: Any) -> NoReturn:  # noqa: ARG003
-        """Raise CoordinatorNotPatchedError."""
-        cls._refuse()
-
-    @classmethod
-    def on_assignment(cls, *assignment: Any) -> NoReturn:  # noqa: ARG003
-        """Raise CoordinatorNotPatchedError."""
-        cls._refuse()
-
-    @classmethod
-    def _refuse(cls) -> NoReturn:
+    def _refuse(cls, *_arguments: Any) -> NoReturn:
         raise CoordinatorNotPatchedError(
             f"{cls.__name__} was called by a group coordinator that {cls.package} did not install:"
             f" before the consumer is constructed, construct the assignor (pass the instance, not"
             f" its class) or call {cls.package}.install(), and do not replace"
             f" {cls.patched_class} afterwards"
         )
+
+    metadata = assign = on_assignment = _refuse
 
 
 class RangeClientAssignor(ClientAssignor):

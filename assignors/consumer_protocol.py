@@ -59,8 +59,8 @@ EMPTY_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
 """The subscription of a member that reads nothing: version 0, which every client reads, no topics
 and no user data."""
 
-NOTHING_ASSIGNED = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
-"""The assignment of a member without partitions: version 0, no topics, no user data."""
+NOTHING_ASSIGNED = EMPTY_SUBSCRIPTION
+"""The assignment of a member without partitions, whose fields are the same."""
 
 Owned = dict[str, Sequence[int]]
 """Topic to partitions."""
@@ -253,23 +253,16 @@ class SubscriptionReader:
 def split_user_data(metadata: bytes) -> tuple[bytes, bytes]:
     """Return the subscription with null user data, and its user data.
 
-    A subscription that is truncated before the end of its user data is returned unchanged.
+    A subscription that cannot be decoded up to the end of its user data is returned unchanged.
     """
     try:
-        (count,) = struct.unpack_from(">i", metadata, 2)
-        at = 6
-        if not 0 <= count <= len(metadata) // 2:
-            return metadata, b""
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, at)
-            at += 2 + max(length, 0)
-        (length,) = struct.unpack_from(">i", metadata, at)
-    except struct.error:
+        _, at = SubscriptionReader().read_topics(metadata, 2)
+        user_data, end = _bytes(metadata, at)
+    except ConsumerProtocolError:
         return metadata, b""
-    end = at + 4 + max(length, 0)
-    if length <= 0 or end > len(metadata):
+    if not user_data:
         return metadata, b""
-    return metadata[:at] + b"\xff\xff\xff\xff" + metadata[end:], metadata[at + 4 : end]
+    return metadata[:at] + b"\xff\xff\xff\xff" + metadata[end:], user_data
 
 
 def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], generation: int) -> bytes:
@@ -278,12 +271,8 @@ def write_user_data(rack: str | None, owned: Mapping[str, Sequence[int]], genera
         bytes((USER_DATA_VERSION,)),
         _INT16.pack(-1) if rack is None else _pack_string(rack),
         _INT32.pack(generation),
+        _INT32.pack(len(owned)),
     ]
-    return b"".join(parts) + _pack_partitions(owned)
-
-
-def _pack_partitions(owned: Mapping[str, Sequence[int]]) -> bytes:
-    parts = [_INT32.pack(len(owned))]
     for topic, partitions in owned.items():
         count = len(partitions)
         parts += _pack_string(topic), _int32_array(count + 1).pack(count, *partitions)

@@ -27,9 +27,7 @@ import gc
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate, chain, pairwise
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,8 +96,6 @@ class Claims:
 
     def rows(self, topics: Sequence[str], base: IntArray) -> IntArray:
         """Return the number in the row of ``topics`` of each claim's partition; -1 if none is."""
-        if not len(self.number):
-            return self.number
         index = {topic: t for t, topic in enumerate(topics)}
         topic = np.array([index.get(name, -1) for name in self.names], np.int64)[self.topic]
         sizes = np.zeros(len(base), np.int64)  # the last one is that of unknown topics
@@ -132,8 +128,8 @@ def _partition_numbers(claims: object) -> list[int]:
     return [int(n) for n in claims if isinstance(n, int | np.integer) and 0 <= n < 1 << 31]
 
 
-@dataclass(frozen=True, eq=False)
-class Members(Sequence[Member]):
+@dataclass(frozen=True, eq=False, slots=True)
+class Members(Iterable[Member]):
     """The members of a group as columns, sorted by id.
 
     ids, instance_ids, racks
@@ -187,32 +183,16 @@ class Members(Sequence[Member]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, index: int) -> Member: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Member]: ...
-    def __getitem__(self, index: int | slice) -> Member | Sequence[Member]:
-        return self._members[index]
-
-    @cached_property
-    def _members(self) -> list[Member]:
-        """The members as objects, which few callers need."""
-        owned: list[dict[str, list[int]]] = [{} for _ in self.ids]
-        for m, topic, number in self.claims.keys(range(len(self.ids))):
-            owned[m].setdefault(topic, []).append(number)  # type: ignore[call-overload]
-        return [
-            Member(
-                id=self.ids[m],
-                topics=self.topic_sets[at],
-                rack=self.racks[m],
-                instance_id=self.instance_ids[m],
-                owned=owned[m],
-                generation=generation,
-            )
-            for m, (at, generation) in enumerate(
-                zip(self.topic_set.tolist(), self.generations.tolist(), strict=True)
-            )
-        ]
+    def __iter__(self) -> Iterator[Member]:
+        """Yield the members as objects, for an assignor that does not read the columns."""
+        owned: dict[Hashable, dict[str, list[int]]] = {member_id: {} for member_id in self.ids}
+        for member_id, topic, number in self.claims.keys(self.ids):
+            owned[member_id].setdefault(topic, []).append(number)
+        topics = map(self.topic_sets.__getitem__, self.topic_set.tolist())
+        generations = self.generations.tolist()
+        return map(
+            Member, self.ids, topics, self.racks, self.instance_ids, owned.values(), generations
+        )
 
     @property
     def topics(self) -> set[str]:
@@ -277,21 +257,8 @@ class AssignedPartitions(Mapping[str, Mapping[str, list[int]]]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __contains__(self, member_id: object) -> bool:
-        return member_id in self._read()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Mapping):
-            return NotImplemented
-        return self._read() == (other._read() if isinstance(other, AssignedPartitions) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return repr(self._read())
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return AssignedPartitions, (self.ids, self.topics, self.base, self.assigned)
 
     @property
     def topic_of(self) -> IntArray:
@@ -436,7 +403,12 @@ class Group:
         Raises InvalidGroupError if two members have the same id.
         """
         columns = Members.of(members)
-        sets, subscription = _encode_subscriptions(columns, frozenset(leader_racks))
+        existing = frozenset(leader_racks)
+        numbers: dict[frozenset[str], int] = {}
+        number_of = np.zeros(len(columns.topic_sets), np.int64)
+        for at in dict.fromkeys(columns.topic_set.tolist()):
+            number_of[at] = numbers.setdefault(columns.topic_sets[at] & existing, len(numbers))
+        sets = list(numbers)
         topics = tuple(sorted(frozenset().union(*sets)))
         topic_index = {topic: t for t, topic in enumerate(topics)}
         subscribed = np.zeros((len(topics), len(sets)), bool)
@@ -457,7 +429,7 @@ class Group:
             members=columns,
             topics=topics,
             base=np.array([0, *accumulate(map(len, leaders))]),
-            subscription=subscription,
+            subscription=number_of[columns.topic_set],
             subscribed=subscribed,
             leader_rack=leader_rack,
             member_rack=member_rack,
@@ -568,17 +540,6 @@ class Group:
             moved=int(np.count_nonzero((owner != UNASSIGNED) & (owner != assigned))),
             loads=dict(zip(ids, loads, strict=True)),
         )
-
-
-def _encode_subscriptions(
-    members: Members, existing: frozenset[str]
-) -> tuple[list[frozenset[str]], IntArray]:
-    """Return the distinct sets of existing topics, and the number of each member's set."""
-    sets: dict[frozenset[str], int] = {}
-    number = np.zeros(len(members.topic_sets), np.int64)
-    for at in dict.fromkeys(members.topic_set.tolist()):
-        number[at] = sets.setdefault(members.topic_sets[at] & existing, len(sets))
-    return list(sets), number[members.topic_set]
 
 
 class _RackNumbers(dict[Hashable, int]):

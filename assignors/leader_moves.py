@@ -87,10 +87,6 @@ class RefreshPolicy:
         """Return the gain, in partitions, from which on a rebalance is justified."""
         return max(self.min_gain * partitions, self.min_partitions) - _ROUNDING
 
-    def required_stable_seconds(self, stable: bool) -> float:
-        """Return for how many seconds leaders must not have moved."""
-        return self.stable_seconds if stable else self.unstable_seconds
-
     def initial_state(self, before: RefreshState | None, now: float) -> RefreshState:
         """Return the state for an assignment that has just been made.
 
@@ -116,7 +112,7 @@ class RefreshPolicy:
             state = RefreshState(state.not_before, now, observation, stable, justified)
         if (
             not justified
-            or now - state.stable_since < self.required_stable_seconds(stable)
+            or now - state.stable_since < (self.stable_seconds if stable else self.unstable_seconds)
             or now < state.not_before
         ):
             return state, False

@@ -14,7 +14,6 @@ is one off-rack partition: m1 gets index 0, m2 index 1, m3 index 2.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -130,29 +129,51 @@ class LeaderRackAwareRange:
     ) -> tuple[IntArray, int]:
         """Return the member of each index, and its optimality gap in off-rack partitions.
 
-        ``partitions`` and ``weight`` are ``[topic, index]``, ``totals`` are per subscriber.
+        ``partitions`` and ``weight`` are ``[topic, index]``; ``totals`` are each subscriber's
+        partitions in the groups of topics before.
+
+        The units of the network are indexes. Each member is filled to its limit, by indexes and by
+        *fillers*: at most one if the limit is the ceiling of the average, otherwise any number.
         """
-        count = partitions.shape[1]
+        topics, count = partitions.shape
         ceiling, limit = self._limits(count, subscribers)
-        ranks = group.crossing_rank[group.leader_rack[partitions]]
-        racks = group.member_rack[subscribers]
-        indexes = index_network(
-            ranks, weight, group.ranks, racks, totals, limit, even=limit == ceiling
+        # Members in the same rack share a hub.
+        order = np.argsort(group.member_rack[subscribers], kind="stable")
+        members = subscribers[order]
+        racks, member_hub = np.unique(group.member_rack[members], return_inverse=True)
+        demand = np.full(len(members), limit)
+        filler_member, filler_cost = filler_arcs(
+            demand, totals[order], unit=topics, even=limit == ceiling
         )
-        network = indexes.network.solve()
+        # The costs, highest rank first: crossings by weight, widest level first; the squares of
+        # the members' totals.
+        cycle = min(count + 1, len(racks) + len(members)) + 1
+        heaviest = topics * int(weight.max(initial=1))
+        scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * group.ranks], cycle)
+        rank = group.crossing_rank[group.leader_rack[partitions]][:, :, racks]
+        cost = (crossing_costs(scales[1:], heaviest)[rank] * weight[:, :, None]).sum(axis=0)
+        # Indexes that cost every member the same are a class.
+        classes, class_of = distinct_rows(cost)
+        arc_class = np.tile(np.arange(len(classes)), len(racks))
+        arc_hub = np.repeat(range(len(racks)), len(classes))
+        network = Network(
+            supply=np.bincount(class_of, minlength=len(classes)),
+            demand=demand,
+            member_hub=member_hub,
+            to_hub=(arc_class, arc_hub, classes.T.reshape(-1)),
+            fillers=(filler_member, np.ones_like(filler_member), filler_cost),
+        ).solve()
         # The hub of each index: classes in order, of each class the lowest indexes first.
-        class_, arc_hub = indexes.arcs
         units = network.hub_units
         used = np.flatnonzero(units)
-        used = used[np.argsort(class_[used], kind="stable")]
+        used = used[np.argsort(arc_class[used], kind="stable")]
         hub = np.empty(count, np.int64)
-        by_class = np.argsort(indexes.class_of, kind="stable")
-        hub[by_class] = np.repeat(arc_hub[used], units[used])
+        hub[np.argsort(class_of, kind="stable")] = np.repeat(arc_hub[used], units[used])
         # The member of each index: hubs in order, of each hub the lowest indexes first.
         member = np.empty(count, np.int64)
-        by_hub = np.argsort(hub, kind="stable")
-        member[by_hub] = np.repeat(subscribers[indexes.member_order], network.member_units)
-        return member, network.optimality_gap() // indexes.off_rack_cost
+        member[np.argsort(hub, kind="stable")] = np.repeat(members, network.member_units)
+        # scales[1] is the cost of one off-rack partition of weight 1 that crosses no wider level.
+        return member, network.optimality_gap() // scales[1]
 
 
 # ---- A single topic, without levels of racks.
@@ -251,71 +272,3 @@ def _racks_make_no_difference(group: Group, partitions: IntArray, subscribers: I
     if racks.min() != racks.max():
         return False
     return not group.crossed[leaders, racks[0]].any()
-
-
-# ---- The transportation network of one group of co-partitioned topics.
-
-
-@dataclass(frozen=True, slots=True)
-class IndexNetwork:
-    """A network whose units are partition indexes.
-
-    ``class_of`` is the class of each index: those that cost every member the same. ``arcs`` has the
-    class and the hub of each class-to-hub arc, ``member_order`` the position of each of the
-    network's members among the subscribers. ``off_rack_cost`` is the cost of one off-rack partition
-    that has a weight of 1 and crosses no wider level.
-    """
-
-    network: Network
-    class_of: IntArray
-    arcs: tuple[IntArray, IntArray]
-    member_order: IntArray
-    off_rack_cost: int
-
-
-def index_network(
-    crossing_rank: IntArray,
-    weight: CostArray,
-    ranks: int,
-    member_rack: IntArray,
-    totals: IntArray,
-    limit: int,
-    *,
-    even: bool,
-) -> IndexNetwork:
-    """Write the assignment of indexes to members as a network.
-
-    ``crossing_rank[topic, index, rack]`` has numbers up to ``ranks``, ``weight[topic, index]`` are
-    weights, ``member_rack`` and ``totals`` are each member's rack and its partitions in the groups
-    of topics before. Each member is filled to ``limit``, by indexes and by *fillers*. With
-    ``even``, a member takes at most one filler, otherwise any number.
-
-    The costs, highest rank first: crossings by weight, widest level first; the squares of
-    the members' totals.
-    """
-    topics, count, _ = crossing_rank.shape
-    members = len(member_rack)
-    order = np.argsort(member_rack, kind="stable")
-    racks, hub = np.unique(member_rack[order], return_inverse=True)
-    demand = np.full(members, limit)
-    filler_member, filler_cost = filler_arcs(demand, totals[order], unit=topics, even=even)
-    cycle = min(count + 1, len(racks) + members) + 1
-    heaviest = topics * int(weight.max(initial=1))
-    scales = rank_scales([int(filler_cost.max(initial=0)), *[heaviest] * ranks], cycle)
-    cost_of_rank = crossing_costs(scales[1:], heaviest)
-    cost = (cost_of_rank[crossing_rank[:, :, racks]] * weight[:, :, None]).sum(axis=0)
-    classes, class_of = distinct_rows(cost)
-    arcs = np.tile(np.arange(len(classes)), len(racks)), np.repeat(range(len(racks)), len(classes))
-    return IndexNetwork(
-        network=Network(
-            supply=np.bincount(class_of, minlength=len(classes)),
-            demand=demand,
-            member_hub=hub,
-            to_hub=(*arcs, classes.T.reshape(-1)),
-            fillers=(filler_member, np.ones_like(filler_member), filler_cost),
-        ),
-        class_of=class_of,
-        arcs=arcs,
-        member_order=order,
-        off_rack_cost=scales[1],
-    )

@@ -29,7 +29,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
+from assignors.connection.properties import (
+    JAAS,
+    ConnectionPropertyError,
+    PropertyReader,
+    Secret,
+    property_or_option,
+)
 from assignors.connection.tls import TlsSettings, read_tls, tls_context
 from placement_core import RackwardError
 
@@ -41,7 +47,6 @@ ALLOW_HTTP = "rackward.oauth.allow.http"
 CALLBACK = "oauth_cb"
 METHOD = "sasl.oauthbearer.method"
 
-_JAAS = "sasl.jaas.config"
 _CLIENT_ID = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id")
 _CLIENT_SECRET = (
     "sasl.oauthbearer.client.secret",
@@ -122,7 +127,7 @@ def read_token_credentials(
             endpoint=_validate_endpoint(endpoint, reader.get_bool(ALLOW_HTTP) is True),
             client_id=str(_read(reader, _CLIENT_ID, jaas, "clientId")),
             client_secret=_read(reader, _CLIENT_SECRET, jaas, "clientSecret"),
-            scope=_merge(reader.get_str(_SCOPE), jaas.get("scope"), _SCOPE),
+            scope=property_or_option(reader.get_str(_SCOPE), jaas.get("scope"), _SCOPE),
             extensions=_read_extensions(reader, jaas),
             url_encode=reader.get_bool(_URL_ENCODE) is True,
             tls=_read_tls(reader, jaas) if endpoint.lower().startswith("https:") else None,
@@ -177,18 +182,12 @@ def _is_loopback(host: str) -> bool:
 def _read(
     reader: PropertyReader, names: tuple[str, ...], jaas: Mapping[str, Secret], option: str
 ) -> Secret:
-    value = _merge(reader.get_secret(*names), jaas.get(option), names[0])
+    value = property_or_option(reader.get_secret(*names), jaas.get(option), names[0])
     if not value:
         raise ConnectionPropertyError(
-            names[0], f"OAUTHBEARER needs it: set it, or {option} in {_JAAS}"
+            names[0], f"OAUTHBEARER needs it: set it, or {option} in {JAAS}"
         )
     return Secret(value)
-
-
-def _merge(value: str | None, option: str | None, name: str) -> str | None:
-    if value and option and value != option:
-        raise ConnectionPropertyError(_JAAS, f"it disagrees with {name}: give one of the two")
-    return value or (None if option is None else str(option)) or None
 
 
 def _read_extensions(reader: PropertyReader, jaas: Mapping[str, Secret]) -> dict[str, str]:
@@ -225,7 +224,7 @@ def _read_tls(reader: PropertyReader, jaas: Mapping[str, Secret]) -> TlsSettings
     given = {name.replace("https.", "ssl."): reader.get_str(name) for name in _HTTPS_CA}
     source = "https.ca.location"
     if not any(given.values()):
-        given, source = {k: v for k, v in jaas.items() if k.startswith("ssl.")}, _JAAS
+        given, source = {k: v for k, v in jaas.items() if k.startswith("ssl.")}, JAAS
     try:
         return read_tls(PropertyReader(given))
     except ConnectionPropertyError as error:

@@ -117,6 +117,19 @@ class PropertyReader:
         return text
 
 
+JAAS = "sasl.jaas.config"
+
+
+def property_or_option(value: str | None, option: str | None, names: str) -> str | None:
+    """Return ``value``, or else the ``option`` of ``sasl.jaas.config`` for the same.
+
+    Raise ConnectionPropertyError if both are given and differ; ``names`` are those of the property.
+    """
+    if value and option and value != option:
+        raise ConnectionPropertyError(JAAS, f"it disagrees with {names}: give one of the two")
+    return value or option or None
+
+
 # ---- The text of a Java properties file.
 
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*")

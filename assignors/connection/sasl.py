@@ -17,12 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assignors.connection.oauth import TokenCredentials, read_token_credentials
-from assignors.connection.properties import ConnectionPropertyError, PropertyReader, Secret
+from assignors.connection.properties import (
+    JAAS,
+    ConnectionPropertyError,
+    PropertyReader,
+    Secret,
+    property_or_option,
+)
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MECHANISM_NAMES = ("sasl.mechanism", "sasl.mechanisms")
-_JAAS = "sasl.jaas.config"
-_HINT = f"set it, or {_JAAS} with username and password"
+_HINT = f"set it, or {JAAS} with username and password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +52,23 @@ def read_credentials(reader: PropertyReader) -> Credentials | TokenCredentials:
             reader.first_set(*_MECHANISM_NAMES) or _MECHANISM_NAMES[0],
             f"{problem}: set it to one of {', '.join(MECHANISMS)}",
         )
-    jaas = reader.get_secret(_JAAS)
+    jaas = reader.get_secret(JAAS)
     options = None if jaas is None else parse_jaas(jaas)
     if mechanism == "OAUTHBEARER":
         return read_token_credentials(reader, options)
-    username, password = reader.get_str("sasl.username"), reader.get_secret("sasl.password")
+    username = reader.get_str("sasl.username")
+    password: str | None = reader.get_secret("sasl.password")
     if options is not None:
         if options.get("tokenauth", "").lower() == "true":
-            raise ConnectionPropertyError(_JAAS, "delegation tokens (tokenauth) are not supported")
-        jaas_username = str(options.get("username", ""))
-        jaas_password = options.get("password", Secret())
-        if _differ(username, jaas_username) or _differ(password, jaas_password):
-            raise ConnectionPropertyError(
-                _JAAS, "it disagrees with sasl.username and sasl.password: give one of the two"
-            )
-        username, password = username or jaas_username, password or jaas_password
+            raise ConnectionPropertyError(JAAS, "delegation tokens (tokenauth) are not supported")
+        names = "sasl.username and sasl.password"
+        username = property_or_option(username, str(options.get("username", "")), names)
+        password = property_or_option(password, options.get("password"), names)
     if not username:
         raise ConnectionPropertyError("sasl.username", f"{mechanism} needs a user name: {_HINT}")
     if not password:
         raise ConnectionPropertyError("sasl.password", f"{mechanism} needs a password: {_HINT}")
-    return Credentials(mechanism, username, password)
-
-
-def _differ(one: str | None, other: str) -> bool:
-    return bool(one and other and one != other)
+    return Credentials(mechanism, username, Secret(password))
 
 
 # ---- The syntax of sasl.jaas.config.
@@ -99,15 +97,15 @@ def parse_jaas(text: str) -> dict[str, Secret]:
     """
     tokens = list(_tokens(text))
     if len(tokens) < 3 or tokens[-1] != ("sign", ";"):
-        raise ConnectionPropertyError(_JAAS, f"it does not end with a semicolon: {_FORM}")
+        raise ConnectionPropertyError(JAAS, f"it does not end with a semicolon: {_FORM}")
     words = tokens[:-1]
     if ("sign", ";") in words:
-        raise ConnectionPropertyError(_JAAS, f"it has more than one login module: {_FORM}")
+        raise ConnectionPropertyError(JAAS, f"it has more than one login module: {_FORM}")
     if words[0][0] != "word" or words[1][0] != "word" or words[1][1].lower() not in _FLAGS:
-        raise ConnectionPropertyError(_JAAS, f"it does not begin with a module and a flag: {_FORM}")
+        raise ConnectionPropertyError(JAAS, f"it does not begin with a module and a flag: {_FORM}")
     if words[0][1].rpartition(".")[2] not in _LOGIN_MODULES:
         raise ConnectionPropertyError(
-            _JAAS, f"its login module is not supported: use {' or '.join(_LOGIN_MODULES)}"
+            JAAS, f"its login module is not supported: use {' or '.join(_LOGIN_MODULES)}"
         )
     options = {}
     for start in range(2, len(words), 3):
@@ -115,7 +113,7 @@ def parse_jaas(text: str) -> dict[str, Secret]:
             case [("word", name), ("sign", "="), ("word" | "quoted", value)]:
                 options[name] = Secret(value)
             case _:
-                raise ConnectionPropertyError(_JAAS, f"an option is not name=value: {_FORM}")
+                raise ConnectionPropertyError(JAAS, f"an option is not name=value: {_FORM}")
     return options
 
 
@@ -125,7 +123,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ConnectionPropertyError(_JAAS, f"a quotation mark is not closed: {_FORM}")
+            raise ConnectionPropertyError(JAAS, f"a quotation mark is not closed: {_FORM}")
         position = match.end()
         if match.lastgroup == "quoted":
             yield "quoted", _ESCAPE.sub(_unescape, match["quoted"][1:-1])

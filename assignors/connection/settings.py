@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 from assignors.connection.oauth import (
     CALLBACK,
@@ -30,40 +31,52 @@ from assignors.connection.tls import PROBE, KeyMaterial, TlsSettings, read_tls, 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
 
+MAX_INT = 2**31 - 1
+
+
+class Number(NamedTuple):
+    """An integer property, given by librdkafka's name.
+
+    limits
+        librdkafka's lower and upper limit.
+    keyword, minimum
+        The keyword argument of kafka-python, if it has one, and the smallest value that it takes.
+    java
+        Java's name, if that is another. If both are given, Java's has the narrower meaning.
+    """
+
+    limits: tuple[int, int]
+    keyword: str | None = None
+    minimum: int = 0
+    java: str | None = None
+
+
+_NUMBERS = {
+    "socket.timeout.ms": Number((10, 300_000), "request_timeout_ms", java="request.timeout.ms"),
+    "socket.connection.setup.timeout.ms": Number((1000, MAX_INT)),
+    "connections.max.idle.ms": Number((0, MAX_INT), "connections_max_idle_ms", -1),
+    "reconnect.backoff.ms": Number((0, 3_600_000), "reconnect_backoff_ms"),
+    "reconnect.backoff.max.ms": Number((0, 3_600_000), "reconnect_backoff_max_ms"),
+    "retry.backoff.ms": Number((1, 300_000), "retry_backoff_ms"),
+    "metadata.max.age.ms": Number((1, 86_400_000), "metadata_max_age_ms"),
+    # Replaces the one before.
+    "topic.metadata.refresh.interval.ms": Number((-1, 3_600_000), "metadata_max_age_ms", -1),
+    "receive.message.max.bytes": Number((1000, MAX_INT), "receive_message_max_bytes", 1000),
+    "socket.receive.buffer.bytes": Number(
+        (0, 100_000_000), "receive_buffer_bytes", -1, "receive.buffer.bytes"
+    ),
+    "socket.send.buffer.bytes": Number(
+        (0, 100_000_000), "send_buffer_bytes", -1, "send.buffer.bytes"
+    ),
+}
+_BOOLEANS = ("socket.keepalive.enable", "socket.nagle.disable")
+
 NETWORK_PROPERTIES = {
     "client.dns.lookup",
-    "connections.max.idle.ms",
-    "metadata.max.age.ms",
-    "receive.buffer.bytes",
-    "receive.message.max.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retry.backoff.ms",
-    "send.buffer.bytes",
-    "socket.connection.setup.timeout.ms",
-    "socket.keepalive.enable",
-    "socket.nagle.disable",
-    "socket.receive.buffer.bytes",
-    "socket.send.buffer.bytes",
-    "socket.timeout.ms",
-    "topic.metadata.refresh.interval.ms",
+    *_BOOLEANS,
+    *_NUMBERS,
+    *(number.java for number in _NUMBERS.values() if number.java),
 }
-
-_JAVA_NAMES = {
-    "socket.timeout.ms": "request.timeout.ms",
-    "socket.receive.buffer.bytes": "receive.buffer.bytes",
-    "socket.send.buffer.bytes": "send.buffer.bytes",
-}
-
-
-def _names(name: str) -> tuple[str, ...]:
-    """Return the names of one setting, by librdkafka's name of it.
-
-    That comes first: if both are given, Java's has the narrower meaning.
-    """
-    return (name, _JAVA_NAMES[name]) if name in _JAVA_NAMES else (name,)
-
 
 LIBRDKAFKA_ONLY = {
     "broker.address.family",
@@ -192,19 +205,7 @@ def validate_names(names: Iterable[str]) -> None:
 
 # ---- Connection settings as keyword arguments of kafka-python's clients.
 
-NEVER_MS = 2**31 - 1
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
-
-_MILLISECONDS = {
-    "request_timeout_ms": "socket.timeout.ms",
-    "reconnect_backoff_ms": "reconnect.backoff.ms",
-    "reconnect_backoff_max_ms": "reconnect.backoff.max.ms",
-    "retry_backoff_ms": "retry.backoff.ms",
-}
-_BUFFERS = {
-    "receive_buffer_bytes": "socket.receive.buffer.bytes",
-    "send_buffer_bytes": "socket.send.buffer.bytes",
-}
 
 
 def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]:
@@ -219,13 +220,12 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
     Raise ConnectionPropertyError, which names the property.
     """
     settings = read_settings(properties)
-    keywords: dict[str, object] = {"security_protocol": settings.protocol}
-    if settings.servers:
-        keywords["bootstrap_servers"] = list(settings.servers)
-    if settings.client_id is not None:
-        keywords["client_id"] = settings.client_id
-    if settings.tls is not None:
-        keywords["ssl_context"] = tls_context(settings.tls)
+    keywords: dict[str, object] = {
+        "security_protocol": settings.protocol,
+        "bootstrap_servers": list(settings.servers) or None,
+        "client_id": settings.client_id,
+        "ssl_context": settings.tls and tls_context(settings.tls),
+    }
     if isinstance(settings.credentials, TokenCredentials):
         keywords["sasl_mechanism"] = "OAUTHBEARER"
         keywords["sasl_oauth_token_provider"] = _token_provider(settings.credentials, properties)
@@ -233,7 +233,11 @@ def kafka_python_settings(properties: Mapping[str, object]) -> dict[str, object]
         keywords["sasl_mechanism"] = settings.credentials.mechanism
         keywords["sasl_plain_username"] = settings.credentials.username
         keywords["sasl_plain_password"] = settings.credentials.password
-    return {**keywords, **_network_keywords(PropertyReader(properties))}
+    return _given(keywords | _network_keywords(PropertyReader(properties)))
+
+
+def _given(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _token_provider(credentials: TokenCredentials, properties: Mapping[str, object]) -> object:
@@ -251,26 +255,26 @@ def _token_provider(credentials: TokenCredentials, properties: Mapping[str, obje
 
 
 def _network_keywords(reader: PropertyReader) -> dict[str, object]:
-    keywords: dict[str, object] = {}
-    for keyword, name in _MILLISECONDS.items():
-        if (value := reader.get_int(*_names(name))) is not None:
-            keywords[keyword] = value
-    for keyword, name in _BUFFERS.items():
-        # Java's -1 and librdkafka's 0 mean the operating system's default, as None does here.
-        value = reader.get_int(*_names(name), min_value=-1)
-        if value is not None and value > 0:
-            keywords[keyword] = value
-    refresh = reader.get_int("topic.metadata.refresh.interval.ms", min_value=-1)
-    max_age = refresh if refresh is not None else reader.get_int("metadata.max.age.ms")
-    if max_age is not None:
-        keywords["metadata_max_age_ms"] = NEVER_MS if max_age < 0 else max_age
-    if (max_idle := reader.get_int("connections.max.idle.ms", min_value=-1)) is not None:
-        # Java's -1 and librdkafka's 0 mean never.
-        keywords["connections_max_idle_ms"] = max_idle if max_idle > 0 else NEVER_MS
-    if (max_bytes := reader.get_int("receive.message.max.bytes", min_value=1000)) is not None:
-        keywords["receive_message_max_bytes"] = max_bytes
-    if (lookup := reader.get_enum("client.dns.lookup", _DNS_LOOKUPS)) is not None:
-        keywords["client_dns_lookup"] = lookup
+    numbers: dict[str, int] = {}
+    for name, number in _NUMBERS.items():
+        if number.keyword is None:
+            continue
+        value = reader.get_int(name, number.java or name, min_value=number.minimum)
+        if value is not None:
+            numbers[number.keyword] = value
+    for keyword in ("receive_buffer_bytes", "send_buffer_bytes"):
+        # Java's -1 and librdkafka's 0 mean the operating system's default.
+        if numbers.get(keyword, 1) <= 0:
+            del numbers[keyword]
+    # Java's -1 means never; for idle connections, so does librdkafka's 0.
+    if numbers.get("metadata_max_age_ms", 0) < 0:
+        numbers["metadata_max_age_ms"] = MAX_INT
+    if numbers.get("connections_max_idle_ms", 1) <= 0:
+        numbers["connections_max_idle_ms"] = MAX_INT
+    keywords: dict[str, object] = {
+        **numbers,
+        "client_dns_lookup": reader.get_enum("client.dns.lookup", _DNS_LOOKUPS),
+    }
     keepalive = reader.get_bool("socket.keepalive.enable")
     nagle_disabled = reader.get_bool("socket.nagle.disable")
     if keepalive is not None or nagle_disabled is not None:
@@ -283,22 +287,6 @@ def _network_keywords(reader: PropertyReader) -> dict[str, object]:
 
 # ---- Connection settings under librdkafka's names.
 
-_LIMITS = {
-    "socket.timeout.ms": (10, 300_000),
-    "socket.connection.setup.timeout.ms": (1000, 2**31 - 1),
-    "connections.max.idle.ms": (0, 2**31 - 1),
-    "reconnect.backoff.ms": (0, 3_600_000),
-    "reconnect.backoff.max.ms": (0, 3_600_000),
-    "retry.backoff.ms": (1, 300_000),
-    "metadata.max.age.ms": (1, 86_400_000),
-    "topic.metadata.refresh.interval.ms": (-1, 3_600_000),
-    "receive.message.max.bytes": (1000, 2**31 - 1),
-    "socket.receive.buffer.bytes": (0, 100_000_000),
-    "socket.send.buffer.bytes": (0, 100_000_000),
-}
-"""librdkafka's integers, with its lower and upper limit of each."""
-
-_BOOLEANS = ("socket.keepalive.enable", "socket.nagle.disable")
 _VERBATIM = ("client.dns.lookup", *sorted(LIBRDKAFKA_ONLY))
 
 
@@ -313,11 +301,11 @@ def librdkafka_settings(properties: Mapping[str, object]) -> dict[str, object]:
     Raise ConnectionPropertyError, which names the property.
     """
     settings = read_settings(properties)
-    config: dict[str, object] = {"security.protocol": settings.protocol.lower()}
-    if settings.servers:
-        config["bootstrap.servers"] = ",".join(settings.servers)
-    if settings.client_id is not None:
-        config["client.id"] = settings.client_id
+    config: dict[str, object] = {
+        "security.protocol": settings.protocol.lower(),
+        "bootstrap.servers": ",".join(settings.servers) or None,
+        "client.id": settings.client_id,
+    }
     if settings.tls is not None:
         config.update(_tls_settings(settings.tls))
     if isinstance(settings.credentials, TokenCredentials):
@@ -331,46 +319,46 @@ def librdkafka_settings(properties: Mapping[str, object]) -> dict[str, object]:
     reader = PropertyReader(properties)
     if reader.get_str("ssl.ca.location") == PROBE and settings.tls is not None:
         config["ssl.ca.location"] = PROBE
-    return {**config, **_network_properties(reader)}
+    for name, number in _NUMBERS.items():
+        if (value := reader.get_int(name, number.java or name, min_value=-1)) is not None:
+            lower, upper = number.limits
+            config[name] = min(max(value, lower), upper)
+    for name in _BOOLEANS:
+        if (flag := reader.get_bool(name)) is not None:
+            config[name] = "true" if flag else "false"
+    return _given(config | {name: reader.get_str(name) for name in _VERBATIM})
 
 
 def _tls_settings(tls: TlsSettings) -> dict[str, object]:
-    config: dict[str, object] = {}
-    if not tls.verify:
-        config["enable.ssl.certificate.verification"] = "false"
-    if not tls.check_host:
-        config["ssl.endpoint.identification.algorithm"] = "none"
-    if tls.ciphers is not None:
-        config["ssl.cipher.suites"] = tls.ciphers
-    if tls.crl is not None:
-        config["ssl.crl.location"] = _expand(tls.crl)
+    config: dict[str, object] = {
+        "enable.ssl.certificate.verification": None if tls.verify else "false",
+        "ssl.endpoint.identification.algorithm": None if tls.check_host else "none",
+        "ssl.cipher.suites": tls.ciphers,
+        "ssl.crl.location": tls.crl and _expand(tls.crl),
+    }
     if tls.trust is not None:
         config.update(_location_or_pem(tls.trust, "ssl.ca"))
     if tls.certificate is not None and tls.certificate.pkcs12:
         config["ssl.keystore.location"] = _expand(str(tls.certificate.path))
-        if tls.certificate.password is not None:
-            config["ssl.keystore.password"] = tls.certificate.password
+        config["ssl.keystore.password"] = tls.certificate.password
     elif tls.certificate is not None:
         key = tls.key or tls.certificate
         config.update(_location_or_pem(tls.certificate, "ssl.certificate"))
         config.update(_location_or_pem(key, "ssl.key"))
-        if key.password is not None:
-            config["ssl.key.password"] = key.password
+        config["ssl.key.password"] = key.password
     return config
 
 
 def _oidc_settings(oidc: OidcSettings) -> dict[str, object]:
+    pairs = (f"{name}={value}" for name, value in oidc.extensions.items())
     config: dict[str, object] = {
         METHOD: "oidc",
         ENDPOINT: oidc.endpoint,
         "sasl.oauthbearer.client.id": oidc.client_id,
         "sasl.oauthbearer.client.secret": oidc.client_secret,
+        "sasl.oauthbearer.scope": oidc.scope,
+        "sasl.oauthbearer.extensions": ",".join(pairs) or None,
     }
-    if oidc.scope is not None:
-        config["sasl.oauthbearer.scope"] = oidc.scope
-    if oidc.extensions:
-        pairs = (f"{name}={value}" for name, value in oidc.extensions.items())
-        config["sasl.oauthbearer.extensions"] = ",".join(pairs)
     if oidc.tls is not None and oidc.tls.trust is not None:
         config.update(_location_or_pem(oidc.tls.trust, "https.ca"))
     return config
@@ -384,17 +372,3 @@ def _location_or_pem(material: KeyMaterial, name: str) -> dict[str, object]:
 
 def _expand(path: str) -> str:
     return str(Path(path).expanduser())
-
-
-def _network_properties(reader: PropertyReader) -> dict[str, object]:
-    config: dict[str, object] = {}
-    for name, (lower, upper) in _LIMITS.items():
-        if (value := reader.get_int(*_names(name), min_value=-1)) is not None:
-            config[name] = min(max(value, lower), upper)
-    for name in _BOOLEANS:
-        if (flag := reader.get_bool(name)) is not None:
-            config[name] = "true" if flag else "false"
-    for name in _VERBATIM:
-        if (text := reader.get_str(name)) is not None:
-            config[name] = text
-    return config

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,11 +110,10 @@ def explain(
     members = tuple(replace(member, owned={}) for member in members)
     analysis = _analyse(members, leader_racks, assigned, assignor, weights)
     reasons = _current_reasons(analysis, leaders, previous_leader_racks, replica_unknown)
-    found = _findings(analysis, reasons, leader_racks)
-    findings = [finding for _, finding in found]
+    findings = _findings(analysis, reasons, leader_racks)
     if remedies:
         simulator = Simulator(members, leader_racks, assignor, weights, analysis.optimum)
-        findings = _with_remedies(analysis, simulator, found, leaders)
+        _add_remedies(analysis, simulator, findings, leaders)
     unread = int((analysis.current == UNASSIGNED).sum())
     off_rack = sum(reason.off_rack for reason in reasons.values())
     unknown = sum(reason.rack_unknown for reason in reasons.values())
@@ -127,7 +127,7 @@ def explain(
         optimum=analysis.optimum,
         unknown_at_best=analysis.unknown_at_best,
         uneven=analysis.best_is_better < 0,
-        findings=tuple(findings),
+        findings=tuple(findings.values()),
         best=analysis.best_partitions,
     )
 
@@ -363,13 +363,13 @@ def _by_key(analysis: Analysis, reasons: Mapping[int, Reason]) -> dict[Key, list
 
 def _findings(
     analysis: Analysis, reasons: Mapping[int, Reason], leader_racks: LeaderRacks
-) -> list[tuple[Key, LocalityFinding]]:
+) -> dict[Key, LocalityFinding]:
     """Return the findings, sorted, without remedies."""
     ordered = sorted(
         _by_key(analysis, reasons).items(),
         key=lambda found: (not found[0][0].off_rack, -len(found[1]), found[0][1]),
     )
-    return [(key, _finding(analysis, key, rows, leader_racks)) for key, rows in ordered]
+    return {key: _finding(analysis, key, rows, leader_racks) for key, rows in ordered}
 
 
 def _finding(
@@ -409,24 +409,21 @@ def _finding(
 # ---- Remedies.
 
 
-def _with_remedies(
+def _add_remedies(
     analysis: Analysis,
     simulator: Simulator,
-    found: Sequence[tuple[Key, LocalityFinding]],
+    findings: dict[Key, LocalityFinding],
     leaders: LeaderBrokers | None,
-) -> list[LocalityFinding]:
-    """Return the findings with their remedies."""
+) -> None:
     # What remedies act on: the partitions that would have this reason in the best assignment.
     at_best = _by_key(analysis, _structural_reasons(analysis, analysis.best))
-    findings = []
-    for number, (key, finding) in enumerate(found):
+    for number, (key, finding) in enumerate(findings.items()):
         remedies: list[Remedy] = []
         if not finding.reason.of_rack:
             remedies = _simple_remedies(analysis, finding, leaders)
         elif number < MAX_SOLVED:
             remedies = _solved_remedies(analysis, simulator, finding, at_best.get(key, []))
-        findings.append(replace(finding, remedies=tuple(remedies)))
-    return findings
+        findings[key] = replace(finding, remedies=tuple(remedies))
 
 
 def _simple_remedies(
@@ -498,25 +495,21 @@ class Simulator:
     ``optimum`` is the number of off-rack partitions of the best assignment without a remedy.
     """
 
-    members: tuple[Member, ...]
+    members: Sequence[Member]
     leader_racks: LeaderRacks
     assignor: Assignor
     weights: WeightSource | None
     optimum: int
 
-    def off_rack(
-        self, members: Sequence[Member] | None = None, leader_racks: LeaderRacks | None = None
-    ) -> int:
-        """Return the off-rack partitions at best with other members, or with other leaders."""
-        members = self.members if members is None else members
-        leader_racks = self.leader_racks if leader_racks is None else leader_racks
-        return self._off_rack(self.assignor, members, leader_racks)
+    def off_rack(self, **changes: Any) -> int:
+        """Return the off-rack partitions at best after ``changes`` of these fields."""
+        after = replace(self, **changes)
+        plan = after.assignor.assign(after.members, after.leader_racks, after.weights)
+        return plan.off_rack - rackless_reads(after.members, after.leader_racks, plan.partitions)
 
-    def _off_rack(
-        self, assignor: Assignor, members: Sequence[Member], leader_racks: LeaderRacks
-    ) -> int:
-        plan = assignor.assign(members, leader_racks, self.weights)
-        return plan.off_rack - rackless_reads(members, leader_racks, plan.partitions)
+    def remedy(self, kind: RemedyKind, off_rack: int, **fields: Any) -> Remedy | None:
+        """Return the remedy that leaves ``off_rack`` partitions; None if that is no gain."""
+        return Remedy(kind, off_rack, **fields) if off_rack < self.optimum else None
 
     def move_leaders(self, moves: Mapping[str, Partitions]) -> Remedy | None:
         """Move the leaders of partitions to the racks of ``moves``; None if that does not help."""
@@ -526,9 +519,7 @@ class Simulator:
                 for number in numbers:
                     racks[topic][number] = rack
         after = self.off_rack(leader_racks=racks)
-        if not moves or after >= self.optimum:
-            return None
-        return Remedy(RemedyKind.MOVE_LEADERS, after, moves=moves)
+        return self.remedy(RemedyKind.MOVE_LEADERS, after, moves=moves)
 
     def separate_topics(self) -> Remedy | None:
         """Assign each topic on its own; None if that does not help or is the case already."""
@@ -537,23 +528,19 @@ class Simulator:
         separate = LeaderRackAwareRange(
             co_partitioned=False, max_imbalance=self.assignor.max_imbalance
         )
-        after = self._off_rack(separate, self.members, self.leader_racks)
-        return Remedy(RemedyKind.SEPARATE_TOPICS, after) if after < self.optimum else None
+        return self.remedy(RemedyKind.SEPARATE_TOPICS, self.off_rack(assignor=separate))
 
     def subscribe(self, rack: str, topics: Sequence[str]) -> Remedy | None:
         """Subscribe the members in ``rack`` to ``topics`` as well; None if that does not help."""
         path = parse_rack(rack)
-        after = self.off_rack(
-            [
-                replace(member, topics=frozenset(member.topics) | frozenset(topics))
-                if parse_rack(member.rack) == path
-                else member
-                for member in self.members
-            ]
-        )
-        if after >= self.optimum:
-            return None
-        return Remedy(RemedyKind.SUBSCRIBE, after, rack=rack, topics=tuple(topics))
+        members = [
+            replace(member, topics=frozenset(member.topics) | frozenset(topics))
+            if parse_rack(member.rack) == path
+            else member
+            for member in self.members
+        ]
+        after = self.off_rack(members=members)
+        return self.remedy(RemedyKind.SUBSCRIBE, after, rack=rack, topics=tuple(topics))
 
     def start_members(self, rack: str, topics: Sequence[str], surplus: int) -> Remedy | None:
         """Start as few members in ``rack`` as make its ``surplus`` partitions local.
@@ -573,7 +560,7 @@ class Simulator:
 
         def is_enough(count: int) -> bool:
             started = (Member(f"{prefix}+{n}", subscription, rack) for n in range(count))
-            off_rack[count] = self.off_rack([*self.members, *started])
+            off_rack[count] = self.off_rack(members=[*self.members, *started])
             return off_rack[count] <= self.optimum - surplus
 
         high = 1
@@ -587,12 +574,5 @@ class Simulator:
         after, count = min((after, count) for count, after in off_rack.items())
         if enough:
             after, count = off_rack[high], high
-        if after >= self.optimum:
-            return None
-        return Remedy(
-            RemedyKind.START_MEMBERS,
-            after,
-            rack=rack,
-            count=count,
-            topics=tuple(sorted(subscription)),
-        )
+        topics = tuple(sorted(subscription))
+        return self.remedy(RemedyKind.START_MEMBERS, after, rack=rack, count=count, topics=topics)

@@ -17,83 +17,82 @@ Partitions = Mapping[str, tuple[int, ...]]
 class Reason(Enum):
     """Why a partition is not read in its leader's rack, and the text of that.
 
-    Each such partition has one reason: the first of these that applies. Those of the first six are
-    not off-rack: no member reads them, or a rack is unknown.
+    Each such partition has one reason: the first of these that applies.
+
+    off_rack
+        Whether partitions with this reason count as off-rack.
+    rack_unknown
+        Whether the rack of the reader, or the one that it reads from, is unknown.
+    fixed_by_rebalance
+        Whether the assignment is the cause, and not the group or the leaders.
+    of_rack
+        Whether the rack of the leaders matters.
     """
 
     text: str
+    off_rack: bool
+    rack_unknown: bool
+    fixed_by_rebalance: bool
+    of_rack: bool
 
-    def __new__(cls, value: str, text: str) -> Reason:
-        """Take the value, and a text in which the fields of `reason_text` are replaced."""
+    def __new__(cls, value: str, kind: str, text: str) -> Reason:
+        """Take the value, the kind, and a text whose fields `reason_text` replaces."""
         reason = object.__new__(cls)
         reason._value_, reason.text = value, text
+        reason.off_rack = kind in ("assignment", "rack")
+        reason.rack_unknown = kind == "unknown"
+        reason.fixed_by_rebalance = kind == "assignment"
+        reason.of_rack = kind == "rack"
         return reason
 
-    UNREAD = "unread", "no member reads them: they are being revoked, or are new"
-    NO_LEADER = "no-leader", "they have no leader"
-    RACKLESS_BROKER = "rackless-broker", "their leader's broker has no rack"
+    UNREAD = "unread", "unread", "no member reads them: they are being revoked, or are new"
+    NO_LEADER = "no-leader", "unknown", "they have no leader"
+    RACKLESS_BROKER = "rackless-broker", "unknown", "their leader's broker has no rack"
     # Either of the two before.
-    LEADER_UNKNOWN = "leader-unknown", "they have no leader, or its broker has no rack"
+    LEADER_UNKNOWN = (
+        "leader-unknown",
+        "unknown",
+        "they have no leader, or its broker has no rack",
+    )
     REPLICA_UNKNOWN = (
         "replica-unknown",
+        "unknown",
         "brokers have a replica selector, and do not tell whether these clients fetch with a rack"
         " (client.rack, client_rack): with one, they read replicas in their rack",
     )
-    RACKLESS_MEMBER = "rackless-member", "{racks} that {read} them {are} unknown"
+    RACKLESS_MEMBER = "rackless-member", "unknown", "{racks} that {read} them {are} unknown"
     # A rebalance fixes the next two, if the assignor takes the racks of leaders into account.
     LEADER_MOVED = (
         "leader-moved",
+        "assignment",
         "their leaders have moved to the racks of other members since the assignment",
     )
     NOT_OPTIMAL = (
         "not-optimal",
+        "assignment",
         "the assignment is not optimal: other members could read them locally",
     )
-    NO_MEMBER_IN_RACK = "no-member-in-rack", "rack {rack} leads {leaders}, and no member is in it"
+    NO_MEMBER_IN_RACK = (
+        "no-member-in-rack",
+        "rack",
+        "rack {rack} leads {leaders}, and no member is in it",
+    )
     NOT_SUBSCRIBED_IN_RACK = (
         "not-subscribed-in-rack",
+        "rack",
         "the {members} in rack {rack} {do} not subscribe to {topics}",
     )
     CO_PARTITIONED = (
         "co-partitioned",
+        "rack",
         "they are led in rack {rack}, but the same partitions of other topics, which are assigned"
         " to the same member, are led in the member's rack",
     )
     TOO_MANY_LEADERS = (
         "too-many-leaders",
+        "rack",
         "rack {rack} leads {leaders}, and its {members} {read_there} {load} in balance{local}",
     )
-
-    @property
-    def off_rack(self) -> bool:
-        """Whether partitions with this reason count as off-rack."""
-        return self is not Reason.UNREAD and not self.rack_unknown
-
-    @property
-    def rack_unknown(self) -> bool:
-        """Whether the rack of the reader, or the one that it reads from, is unknown."""
-        return self in (
-            Reason.NO_LEADER,
-            Reason.RACKLESS_BROKER,
-            Reason.LEADER_UNKNOWN,
-            Reason.REPLICA_UNKNOWN,
-            Reason.RACKLESS_MEMBER,
-        )
-
-    @property
-    def fixed_by_rebalance(self) -> bool:
-        """Whether the assignment is the cause, and not the group or the leaders."""
-        return self in (Reason.LEADER_MOVED, Reason.NOT_OPTIMAL)
-
-    @property
-    def of_rack(self) -> bool:
-        """Whether the rack of the leaders matters."""
-        return self in (
-            Reason.NO_MEMBER_IN_RACK,
-            Reason.NOT_SUBSCRIBED_IN_RACK,
-            Reason.CO_PARTITIONED,
-            Reason.TOO_MANY_LEADERS,
-        )
 
 
 class RemedyKind(Enum):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 
 import numpy as np
 
@@ -150,8 +148,7 @@ class AssignmentHistory:
 
     MAX_GROUPS = 16
 
-    def __init__(self, now: Callable[[], datetime] | None = None) -> None:
-        self.now = now or partial(datetime.now, UTC)
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: dict[str, Assignment] = {}
 

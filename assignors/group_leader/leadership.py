@@ -230,7 +230,7 @@ def _partition_counts(leaders: Leaders) -> dict[str, int]:
 
 def locality_gain(
     assignor: Assignor,
-    members: Sequence[Member],
+    members: Members | Sequence[Member],
     leader_racks: LeaderRacks,
     weights: WeightSource | None = None,
 ) -> Gain:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -102,13 +103,18 @@ class Rebalance:
                 last,
                 context.generation,
             )
-            self._log_ignored(ignored)
+            if ignored:
+                self.log_once.log(
+                    ("claims", *ignored),
+                    "ignoring claims of partitions that members never had or do not revoke: %s",
+                    format_list(ignored),
+                )
         self._log_warnings(members, leaders, deleted_topics)
         assignment = Assignment(
             group=context.group,
             generation=context.generation,
             number=1,
-            at=self.history.now(),
+            at=datetime.now(UTC),
             protocol=self.name,
             partitions=sum(map(len, leaders.racks.values())),
             off_rack=None if plan is None else plan.off_rack,
@@ -154,14 +160,6 @@ class Rebalance:
             )
 
         return resolve_weights(self.weights, topics, on_error) or None
-
-    def _log_ignored(self, member_ids: Sequence[str]) -> None:
-        if member_ids:
-            self.log_once.log(
-                ("claims", *member_ids),
-                "ignoring claims of partitions that members never had or do not revoke: %s",
-                format_list(member_ids),
-            )
 
     def _log_warnings(
         self, members: Members, leaders: Leaders, deleted_topics: frozenset[str]

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from assignors.group_leader import LogOnce
@@ -46,7 +46,6 @@ from assignors.rack_discovery.sources import (
     installed_plugins,
     invalid_source,
     plugin_source,
-    variable_source,
 )
 from placement_core import InvalidOptionError, RackwardError, parse_rack
 
@@ -146,7 +145,7 @@ def discover(
 def sources(environ: Mapping[str, str]) -> Iterator[RackSource]:
     """Yield the sources for a consumer that is given no rack, in the order of the search."""
     if rack := environ.get(RACK_VARIABLE, "").strip():
-        yield variable_source(RACK_VARIABLE, rack)
+        yield RackSource(RACK_VARIABLE, 1.0, lambda value, _: value, (rack,))
     if path := environ.get(FILE_VARIABLE, "").strip():
         yield file_source(path)
     if name := environ.get(SOURCE_VARIABLE, "").strip():
@@ -178,17 +177,16 @@ def search(
     sources: Iterable[RackSource],
     *,
     timeout: float = SEARCH_TIMEOUT,
-    clock: Callable[[], float] = time.monotonic,
 ) -> SearchResult:
     """Return the first rack that one of ``sources`` has, after ``timeout`` seconds at most.
 
     A source that raises is a failure. One that hangs is abandoned in its daemon thread.
     """
-    deadline = clock() + timeout
+    deadline = time.monotonic() + timeout
     failures: dict[str, str] = {}
     without_rack: list[str] = []
     for source in sources:
-        remaining = deadline - clock() - GRACE_PERIOD
+        remaining = deadline - time.monotonic() - GRACE_PERIOD
         if remaining <= 0:
             failures[source.name] = f"was skipped: earlier sources took all of {timeout:g} s"
             continue
@@ -204,27 +202,24 @@ def search(
 
 
 def _find_rack(source: RackSource, timeout: float) -> str | None:
-    results: queue.SimpleQueue[str | SourceError | None] = queue.SimpleQueue()
+    found: Future[str | None] = Future()
 
     def run() -> None:
         try:
             rack = source.find_rack(timeout)
-            results.put(None if rack is None else validate_rack(rack))
+            found.set_result(None if rack is None else validate_rack(rack))
         except RackwardError as error:
-            results.put(SourceError(sanitize(str(error), 500)))
+            found.set_exception(SourceError(sanitize(str(error), 500)))
         except BaseException as error:  # noqa: BLE001 - a plug-in may raise anything
             # This also handles errors whose __str__ raises.
             description = traceback.format_exception_only(error)[-1].strip()
-            results.put(SourceError(f"failed: {sanitize(description, 200)}"))
+            found.set_exception(SourceError(f"failed: {sanitize(description, 200)}"))
 
     threading.Thread(target=run, name=f"rack from {source.name}", daemon=True).start()
     try:
-        result = results.get(timeout=timeout + GRACE_PERIOD)
-    except queue.Empty:
+        return found.result(timeout + GRACE_PERIOD)
+    except TimeoutError:
         raise SourceError(f"timed out after {timeout:.3g} s") from None
-    if isinstance(result, SourceError):
-        raise result
-    return result
 
 
 def validate_rack(rack: object) -> str:
@@ -256,8 +251,7 @@ def validate_rack(rack: object) -> str:
 class RackResolver:
     """:func:`resolve_rack` with a cache and a log. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._log_once = LogOnce()
         self._lock = threading.Lock()
         self._cache: dict[object, tuple[float, str | None]] = {}
@@ -274,11 +268,11 @@ class RackResolver:
         key = rack or tuple(environ.get(name) for name in VARIABLES)
         # While one thread searches, others wait, so that an equal source is not requested twice.
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             self._cache = {key: entry for key, entry in self._cache.items() if now < entry[0]}
             if key not in self._cache:
                 found = self._search(sources(environ) if rack is None else [rack])
-                self._cache[key] = (self._clock() + CACHE_TTL, found)
+                self._cache[key] = (time.monotonic() + CACHE_TTL, found)
             return self._cache[key][1]
 
     def _search(self, sources: Iterable[RackSource]) -> str | None:

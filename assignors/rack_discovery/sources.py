@@ -86,11 +86,6 @@ class RackSource:
         return self.find(*self.arguments, timeout)
 
 
-def variable_source(name: str, value: str) -> RackSource:
-    """Return the source of the rack in the environment variable ``name``."""
-    return RackSource(name, 1.0, lambda value, _: value, (value,))
-
-
 def invalid_source(name: str, reason: str) -> RackSource:
     """Return a source that fails because it is not configured or installed correctly."""
 

@@ -26,7 +26,6 @@ from assignors.client_assignor import (
     is_client_assignor,
 )
 from assignors.kafka_python import CoordinatorNotPatchedError
-from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from assignors.rack_discovery import discover
 from placement_core import InvalidOptionError, RackwardError
 
@@ -50,12 +49,6 @@ def test_invalid_options_are_refused(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         getattr(adapter, name)(**option)
-
-
-@ADAPTERS
-def test_leader_moves_are_monitored_by_default(adapter: ModuleType) -> None:
-    for name in NAMES:
-        assert getattr(adapter, name)().refresh is DEFAULT_REFRESH_POLICY
 
 
 # The rack.

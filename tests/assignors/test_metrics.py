@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,7 +14,6 @@ from assignors.kafka_python import LeaderRackAwareRangeAssignor
 from assignors.metrics import AssignmentCollector
 from tests.support.group_leader import FailingAssignor, joined_member, rebalanced, sticky_rebalance
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JOINED = [joined_member("m1", "a"), joined_member("m2", "b")]
 
 
@@ -78,8 +76,7 @@ def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
 
 
 def test_counters_of_sources_of_one_group_are_summed() -> None:
-    early = sticky_rebalance(now=NOW)
-    late = sticky_rebalance(now=NOW + timedelta(seconds=1))
+    early, late = sticky_rebalance(), sticky_rebalance()
     racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})
     more = replace(racks, racks={"t": ["a", "b", "b"]})
     rebalanced(early, racks, JOINED, context=GroupContext("g", 1))

@@ -22,11 +22,6 @@ STICKY_OPTIONS = {"rack": None, "weights": None, "max_imbalance": 0.0}
 RANGE_OPTIONS = {**STICKY_OPTIONS, "co_partitioned": True}
 
 
-@pytest.mark.parametrize("name", assignors.__all__)
-def test_every_exported_name_exists(name: str) -> None:
-    assert hasattr(assignors, name)
-
-
 def test_the_fields_of_a_member_and_of_a_plan() -> None:
     member = Member(
         id="m-1",

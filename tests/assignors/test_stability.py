@@ -56,17 +56,6 @@ def test_local_partitions_stay_when_a_member_leaves() -> None:
     assert sorted(after.loads.values()) == [2, 2, 2, 3, 3]
 
 
-def test_a_restarted_member_gets_the_free_partitions() -> None:
-    leaders = {"t": ["a", "b", "c"] * 4}
-    members = [Member(f"{rack}{i}", frozenset({"t"}), rack) for rack in RACKS for i in range(2)]
-    plan = check_sticky(Group(tuple(members), leaders))
-    owned = with_assignments(members, plan, 1)
-    restarted = [Member("a9", frozenset({"t"}), "a"), *owned[1:]]
-    after = check_sticky(Group(tuple(restarted), leaders))
-    assert after.moved == 0
-    assert after.partitions["a9"] == plan.partitions["a0"]
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_plans_are_optimal_in_every_step_of_a_long_history(seed: int) -> None:
     """Members leave, join and change topics or racks, leaders move, partitions are added."""

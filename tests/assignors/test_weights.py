@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
-from assignors import weights as traffic_weights
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from assignors.weights import resolve_weights
 from tests.support.random_groups import MIDDLE, random_group
 
@@ -83,55 +79,8 @@ def test_a_hot_topic_does_not_flatten_the_others(assignor: Any, hot: float) -> N
     assert plan.off_rack == plan.optimum == 3
 
 
-@ASSIGNORS
-@pytest.mark.parametrize("sigma", [1.0, 3.0])
-@pytest.mark.parametrize(("partitions", "error"), [(400, 1e-12), (1_200, 0.002), (4_000, 0.016)])
-def test_skewed_weights_are_near_the_exact_optimum(
-    assignor: Any, partitions: int, error: float, sigma: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The errors do not depend on the sizes at which they begin: these take less time."""
-    rng = Random(f"{partitions} {sigma}")
-    leaders: dict[str, list[str | None]] = {
-        topic: [rng.choice("aab") for _ in range(partitions // 2)] for topic in "tu"
-    }
-    weights = {t: [rng.lognormvariate(0, sigma) for _ in row] for t, row in leaders.items()}
-    members = [Member(f"m{n}", frozenset("tu"), "ab"[n % 2]) for n in range(9)]
-
-    def off_rack() -> float:
-        plan: Plan = assignor().assign(members, leaders, weights)
-        return sum(
-            weights[topic][number]
-            for member in members
-            for topic, numbers in plan.partitions[member.id].items()
-            for number in numbers
-            if leaders[topic][number] != member.rack
-        )
-
-    monkeypatch.setattr(traffic_weights, "PRECISIONS", ((400, 53), (1_200, 10)))
-    rounded = off_rack()
-    monkeypatch.setattr(traffic_weights, "PRECISIONS", ((math.inf, 53),))
-    exact = off_rack()
-    assert exact * (1 - 1e-12) <= rounded <= exact * (1 + error)
-
-
 def test_resolved_weights() -> None:
     assert resolve_weights(None, ["t"]) is None
-    errors: list[tuple[str, str]] = []
-
-    def rows(topic: str) -> Any:
-        if topic == "failing":
-            raise KeyError(topic)
-        return {"t": (1, 2), "bad": "text"}.get(topic)
-
-    weights = resolve_weights(
-        rows,
-        ["failing", "bad", "unknown", "t"],
-        lambda topic, error: errors.append((topic, type(error).__name__)),
-    )
-    assert weights is not None
-    assert list(weights) == ["t"]
-    np.testing.assert_array_equal(weights["t"], [1.0, 2.0])
-    assert errors == [("failing", "KeyError"), ("bad", "ValueError")]
     # One number is that of one partition.
     single = resolve_weights({"t": 2.0}, ["t"])  # type: ignore[dict-item]
     assert single is not None

@@ -155,11 +155,6 @@ def level_counts(crossed: Iterable[tuple[int, int]], depth: int) -> tuple[int, .
     )
 
 
-# ---- What must hold for every plan of every group.
-#
-# Each checker raises AssertionError with the values that are wrong. The figures of a plan are
-# computed again from its partitions, in the simplest way.
-
 Assignees = tuple[int, ...]
 """Per cell of the facts, the number of the member that it is assigned to."""
 

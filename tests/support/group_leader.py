@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRacks, Member, Plan
 from assignors.consumer_protocol import MemberSubscription, write_user_data
 from assignors.encoding import read_members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
-from assignors.group_leader.history import Assignment, AssignmentHistory
+from assignors.group_leader.history import Assignment
 from assignors.group_leader.ownership import Ownership
 from assignors.group_leader.rebalance import Rebalance
 from assignors.model import Assignor, WeightSource
@@ -23,18 +22,13 @@ Joined = tuple[str, str | None, MemberSubscription | bytes]
 BROKER_RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
 
 
-def sticky_rebalance(
-    assignor: Assignor | None = None, *, now: datetime | None = None, **options: Any
-) -> Rebalance:
-    """Return a cooperative rebalance named ``sticky``; ``now`` is the time of its history."""
-    history = AssignmentHistory() if now is None else AssignmentHistory(now=lambda: now)
-    defaults = {"cooperative": True, "weights": None}
+def sticky_rebalance(assignor: Assignor | None = None, **options: Any) -> Rebalance:
+    """Return a cooperative rebalance named ``sticky``."""
     return Rebalance(
         name="sticky",
         assignor=assignor or LeaderRackAwareCooperativeSticky(),
         log_once=LogOnce(),
-        history=history,
-        **{**defaults, **options},
+        **{"cooperative": True, "weights": None, **options},
     )
 
 
@@ -65,22 +59,20 @@ def joined_member(
 
 
 class FixedAssignor:
-    """Returns a fixed assignment, and records the arguments of the last call."""
+    """Returns a fixed assignment, and records the weights of the last call."""
 
     def __init__(self, assigned: Mapping[str, Mapping[str, list[int]]] | None = None) -> None:
         self._assigned = assigned or {}
-        self.members: list[Member] = []
-        self.leader_racks: LeaderRacks = {}
         self.weights: Any = None
 
     def assign(
         self,
         members: Iterable[Member],
-        leader_racks: LeaderRacks,
+        leader_racks: LeaderRacks,  # noqa: ARG002
         weights: WeightSource | None = None,
     ) -> Plan:
-        self.members, self.leader_racks, self.weights = list(members), leader_racks, weights
-        empty: dict[str, Mapping[str, list[int]]] = {member.id: {} for member in self.members}
+        self.weights = weights
+        empty: dict[str, Mapping[str, list[int]]] = {member.id: {} for member in members}
         return Plan({**empty, **self._assigned}, 0, (0,), 0, 0, {})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Me
 from assignors.explain import (
     Explanation,
     LeaderBrokers,
+    LocalityFinding,
     Reason,
+    Remedy,
     RemedyKind,
     explain,
     partition_ranges,
@@ -262,3 +265,101 @@ def test_what_is_off_rack_after_members_subscribe_to_more() -> None:
     (subscribe,) = [each for each in finding.remedies if each.kind is RemedyKind.SUBSCRIBE]
     assert (explanation.optimum, subscribe.off_rack_after) == (2, 1)
     assert (subscribe.rack, subscribe.topics) == ("a", ("t",))
+
+
+# Texts, with one and with several of what they count.
+
+
+def finding_of(
+    reason: Reason, topics: Sequence[str] = ("t",), members: Sequence[str] = (), **figures: Any
+) -> LocalityFinding:
+    partitions = dict.fromkeys(topics, (0,))
+    return LocalityFinding(reason, partitions, rack="a", members=tuple(members), **figures)
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        (
+            finding_of(Reason.RACKLESS_MEMBER, members=["m", "n"]),
+            "the racks of the 2 members that read them are unknown",
+        ),
+        (
+            finding_of(Reason.NO_MEMBER_IN_RACK, leaders_in_rack=1),
+            "rack a leads 1 partition, and no member is in it",
+        ),
+        (
+            finding_of(Reason.NOT_SUBSCRIBED_IN_RACK, "tuv", members_in_rack=1),
+            "the member in rack a does not subscribe to t, u, v",
+        ),
+        (
+            finding_of(Reason.NOT_SUBSCRIBED_IN_RACK, "tuvwx", members_in_rack=2),
+            "the 2 members in rack a do not subscribe to t, u, v and 2 more",
+        ),
+        (
+            finding_of(Reason.CO_PARTITIONED),
+            "they are led in rack a, but the same partitions of other topics, which are assigned "
+            "to the same member, are led in the member's rack",
+        ),
+        (
+            finding_of(
+                Reason.TOO_MANY_LEADERS,
+                leaders_in_rack=3,
+                members_in_rack=1,
+                load_in_rack=2,
+                local_in_rack=2,
+            ),
+            "rack a leads 3 partitions, and its member reads 2 in balance",
+        ),
+        (
+            finding_of(
+                Reason.TOO_MANY_LEADERS,
+                leaders_in_rack=9,
+                members_in_rack=2,
+                load_in_rack=4,
+                local_in_rack=3,
+            ),
+            "rack a leads 9 partitions, and its 2 members read 4 in balance, 3 of them led there",
+        ),
+    ],
+    ids=lambda value: value.reason.value if isinstance(value, LocalityFinding) else "",
+)
+def test_reasons_of_one_or_several(about: LocalityFinding, text: str) -> None:
+    assert reason_text(about) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [
+        (RemedyKind.WAIT, {"off_rack_after": 0}, "wait until the group is stable: 0 off-rack at b"),
+        (RemedyKind.SET_BROKER_RACK, {"brokers": (7, 9)}, "set broker.rack on brokers 7, 9"),
+        (RemedyKind.SET_MEMBER_RACK, {"members": ("m", "n")}, "set the rack of these members: cl"),
+        (RemedyKind.REBALANCE, {}, "rebalance with an assignor that uses the racks of leaders"),
+        (
+            RemedyKind.FIT_LEADERS,
+            {"moves": {"a": {"t": (0, 1), "u": (4,)}, "b": {"t": (2,)}}},
+            "move 4 leaders to the racks of the members that read them",
+        ),
+        (RemedyKind.FIT_LEADERS, {"moves": {"a": {"t": (0,)}}}, "move 1 leader to the racks of th"),
+        (
+            RemedyKind.MOVE_LEADERS,
+            {"moves": {"a": {"t": (0, 1), "u": (4,)}, "b": {"t": (2,)}, "c": {"t": (3,)}}},
+            "move 3 leaders to a and 1 to b and 1 to c",
+        ),
+        (
+            RemedyKind.SUBSCRIBE,
+            {"rack": "a", "topics": ("t", "u")},
+            "subscribe the members in a to t, u",
+        ),
+        (RemedyKind.START_MEMBERS, {"rack": "a", "count": 1}, "start 1 more member in a"),
+    ],
+)
+def test_remedies_of_one_and_of_several(
+    kind: RemedyKind, values: dict[str, Any], text: str
+) -> None:
+    assert remedy_text(Remedy(kind, **values)).startswith(text)
+
+
+def test_text_without_fields_is_used_for_every_kind() -> None:
+    assert all("{" not in reason_text(finding_of(reason)) for reason in Reason)
+    assert all("{" not in remedy_text(Remedy(kind)) for kind in RemedyKind)

@@ -63,11 +63,6 @@ def test_lists_are_cut() -> None:
     assert format_list(list("abcd"), max_items=3) == "a, b, c and 1 more"
 
 
-def test_a_group_that_is_not_known_is_named_so() -> None:
-    assert str(GroupContext()) == "group=unknown generation=-1"
-    assert str(GroupContext("g", 3)) == "group=g generation=3"
-
-
 def test_a_cause_is_logged_once_until_it_is_reset(caplog: pytest.LogCaptureFixture) -> None:
     log_once = LogOnce()
     for _ in range(3):
@@ -78,17 +73,7 @@ def test_a_cause_is_logged_once_until_it_is_reset(caplog: pytest.LogCaptureFixtu
     assert caplog.messages == ["first 1", "second", "first 2"]
 
 
-def test_the_number_of_causes_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    log_once = LogOnce()
-    for cause in range(LogOnce.MAX_CAUSES + 1):
-        log_once.log(cause, "cause %d", cause)
-    caplog.clear()
-    log_once.log(1, "still known")
-    log_once.log(0, "forgotten")
-    assert caplog.messages == ["forgotten"]
-
-
-def test_causes_that_return_are_remembered_longest(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_causes_logged_last_are_remembered(caplog: pytest.LogCaptureFixture) -> None:
     log_once = LogOnce()
     for cause in range(LogOnce.MAX_CAUSES):
         log_once.log(cause, "cause %d", cause)

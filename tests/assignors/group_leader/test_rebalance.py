@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareRange, Member
-from assignors.consumer_protocol import write_user_data
 from assignors.group import Group
 from assignors.group_leader import Leaders
 from assignors.group_leader.history import Assignment
@@ -47,34 +46,6 @@ def assigned(result: Assignment) -> Counter[tuple[str, int]]:
 
 def every(topic: str, count: int) -> Counter[tuple[str, int]]:
     return Counter((topic, partition) for partition in range(count))
-
-
-def test_subscriptions_of_every_version_reach_the_assignor() -> None:
-    assignor = FixedAssignor()
-    members: list[Joined] = [
-        (
-            f"v{version}",
-            f"static-{version}",
-            subscription_bytes(
-                ["t"],
-                version=version,
-                rack="a",
-                owned={"t": [version]},
-                generation=4,
-                user_data=write_user_data("u", {"t": [9]}, 2),
-            ),
-        )
-        for version in range(4)
-    ]
-    rebalanced(sticky_rebalance(assignor), THIRTY_SIX, members)
-    assert [
-        (m.rack, list(m.owned["t"]), m.generation, m.instance_id) for m in assignor.members
-    ] == [
-        ("u", [9], 2, "static-0"),
-        ("u", [1], 2, "static-1"),
-        ("u", [2], 4, "static-2"),
-        ("a", [3], 4, "static-3"),
-    ]
 
 
 # Weights.

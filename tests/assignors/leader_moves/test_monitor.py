@@ -13,9 +13,12 @@ from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
 from assignors.group_leader.history import Assignment
-from assignors.group_leader.leadership import LeaderMoveMonitor
+from assignors.group_leader.leadership import LeaderMoveMonitor, Leadership
 from assignors.group_leader.metadata import PartitionMetadata
 from assignors.group_leader.rebalance import Rebalance
+from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
+from assignors.leader_moves import leads_since_before_restart
+from tests.support.kafka_python import assignment_bytes, subscription_bytes
 
 POLICY = RefreshPolicy(stable_seconds=60, unstable_seconds=300, min_interval=600, check_interval=30)
 BROKERS = {0: "a", 1: "b"}
@@ -240,3 +243,60 @@ def test_large_groups_are_checked_less_often(partitions: int, seconds: float) ->
 def test_nothing_is_requested_before_the_first_assignment() -> None:
     group = Group(t=[0, 1])
     assert group.requests(until=900) == []
+
+
+# ---- A static member that leads its group and restarts: brokers tell it that it is a follower.
+
+UUIDS = "6d4c2e5e-2f0a-4f0c-9e9a-0f2f6a1b3c4d", "00000000-2f0a-4f0c-9e9a-0f2f6a1b3c4d"
+ME, LEADER = (f"one-{uuid}" for uuid in UUIDS)
+
+
+@pytest.mark.parametrize(
+    ("leader", "member", "instance", "expected"),
+    [
+        (LEADER, ME, "one", True),
+        (ME, ME, "one", False),
+        (f"two-{UUIDS[1]}", ME, "one", False),
+        (f"one-two-{UUIDS[1]}", ME, "one", False),
+        (LEADER, ME, None, False),
+        ("", ME, "one", False),
+    ],
+)
+def test_the_old_member_id_is_recognised(
+    leader: str, member: str, instance: str | None, expected: bool
+) -> None:
+    assert leads_since_before_restart(leader, member, instance) is expected
+
+
+def described(member: str, rack: str, partitions: list[int]) -> tuple[str, str, bytes, bytes]:
+    sent = subscription_bytes(["t"], rack=rack)
+    return member, member, sent, assignment_bytes({"t": partitions})
+
+
+def leaders_in(*racks: str) -> Any:
+    read = Leaders({"t": list(racks)}, frozenset(), {0: "a", 1: "b"})
+    return lambda _: (read, ())
+
+
+@pytest.mark.parametrize(("racks", "requests"), [("aabb", False), ("bbaa", True)])
+def test_restarted_leader_compares_with_present_leaders(
+    racks: str, requests: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = RefreshPolicy(
+        stable_seconds=0.0, unstable_seconds=0.0, min_interval=10.0, check_interval=1.0
+    )
+    strategy = LeaderRackAwareCooperativeStickyAssignor(rack="a", refresh=policy)
+    leadership = Leadership(strategy.rebalance, policy)
+    assert leadership.monitor is not None
+    members = [
+        described("one", "a", [0, 1]),
+        described("two", "b", [2, 3]),
+        ("broken", None, b"\0", b"\0"),
+    ]
+    context, read = GroupContext("g", 7), leaders_in(*racks)
+    leadership.resume(members, read, context, 100.0)
+    with caplog.at_level(logging.INFO):
+        # As after any assignment that another member may have made before: not at once.
+        assert not leadership.monitor.check(read, 105.0, context)
+        assert leadership.monitor.check(read, 111.0, context) is requests
+    assert ("off_rack=4 off_rack_after=0" in caplog.text) is requests

@@ -65,6 +65,22 @@ def resolver(caplog: pytest.LogCaptureFixture) -> RackResolver:
     return RackResolver()
 
 
+class Clock:
+    """The monotonic clock of the module, at ``now``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("assignors.rack_discovery.resolve.time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
 def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
@@ -116,16 +132,15 @@ def test_each_failure_is_logged_once_and_not_raised(
 
 
 def test_a_failure_is_logged_again_after_the_source_had_a_rack(
-    caplog: pytest.LogCaptureFixture,
+    clock: Clock, resolver: RackResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = [0.0]
-    resolver, calls = RackResolver(lambda: now[0]), Calls(7)
+    calls = Calls(7)
     source = RackSource("counting", 1.0, calls)
     for rack, warnings in ((7, 1), ("", 1), ("a", 1), (7, 2), (7, 2)):
         calls.rack = rack
         resolver.resolve(source, {})
         assert len([line for line in log_lines(caplog) if line[0] == "WARNING"]) == warnings
-        now[0] += CACHE_TTL
+        clock.now += CACHE_TTL
 
 
 # Caching.
@@ -151,12 +166,13 @@ def test_equal_sources_are_requested_once(resolver: RackResolver) -> None:
 
 
 @pytest.mark.parametrize("rack", ["a", 7, None], ids=["rack", "failure", "no rack"])
-def test_results_are_cached_until_they_expire(rack: object) -> None:
-    now = [0.0]
-    resolver, calls = RackResolver(lambda: now[0]), Calls(rack)
+def test_results_are_cached_until_they_expire(
+    clock: Clock, resolver: RackResolver, rack: object
+) -> None:
+    calls = Calls(rack)
     source = RackSource("counting", 1.0, calls)
     for seconds, count in ((0.0, 1), (CACHE_TTL - 1, 1), (CACHE_TTL, 2)):
-        now[0] = seconds
+        clock.now = seconds
         resolver.resolve(source, {})
         assert len(calls.timeouts) == count
 
@@ -406,18 +422,18 @@ def test_a_slow_name_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.failures == {"gce": "timed out after 1 s"}
 
 
-def test_each_source_gets_its_timeout_or_the_remaining_time() -> None:
-    now, received = [100.0], {}
+def test_each_source_gets_its_timeout_or_the_remaining_time(clock: Clock) -> None:
+    received = {}
 
     def source(name: str, timeout: float, duration: float) -> RackSource:
         def find(timeout: float) -> None:
             received[name] = timeout
-            now[0] += duration
+            clock.now += duration
 
         return RackSource(name, timeout, find)
 
     timed = [source("a", 1.0, 0.5), source("b", 9.0, 1.25), source("c", 1.0, 0.75)]
-    result = search([*timed, source("d", 1.0, 0.0)], timeout=2.5, clock=lambda: now[0])
+    result = search([*timed, source("d", 1.0, 0.0)], timeout=2.5)
     # 0.2 s of the remaining time are reserved for the reason of a failure.
     assert received == {"a": 1.0, "b": pytest.approx(1.8), "c": pytest.approx(0.55)}
     assert result.without_rack == ("a", "b", "c")

@@ -13,12 +13,18 @@ from assignors import LeaderRacks, Member, Plan
 from tests.support import assignments as invariants
 from tests.support.assignment_problems import (
     Facts,
-    exact_weights,
+    Problem,
     level_counts,
-    owner_of,
+    levels,
+    range_problem,
     read_group,
+    sticky_parts,
+    topic_classes,
+    topic_groups,
 )
-from tests.support.random_groups import SMALL, Group, random_group
+from tests.support.oracles import brute_force as oracle_brute
+from tests.support.oracles import solver as oracle_solver
+from tests.support.random_groups import MIDDLE, SMALL, Group, random_group
 
 TOPICS = frozenset({"t", "u"})
 MEMBERS = (
@@ -106,60 +112,25 @@ def test_planted_faults_are_detected(fault: str) -> None:
         check(plan)
 
 
+def test_uneven_shares_of_range_are_detected() -> None:
+    facts = read_group([Member("a", TOPICS), Member("b", TOPICS)], dict.fromkeys("tu", [None] * 3))
+
+    def check_shares(a: list[int], b: list[int], of_u: tuple[list[int], list[int]]) -> None:
+        lists = {"a": {"t": a, "u": of_u[0]}, "b": {"t": b, "u": of_u[1]}}
+        invariants.check_range_shares(facts, Plan(lists, 0, (0,), 0, 0, {}), [("t", "u")])
+
+    check_shares([0, 2], [1], ([0, 2], [1]))
+    with pytest.raises(AssertionError, match="index 0 of the co-partitioned"):
+        check_shares([0, 2], [1], ([1, 2], [0]))
+    with pytest.raises(AssertionError, match="of the 3 indexes"):
+        check_shares([0, 1, 2], [], ([0, 1, 2], []))
+
+
 def test_uneven_loads_of_equal_subscriptions_are_detected() -> None:
     facts = read_group(MEMBERS, LEADERS)
-    invariants.check_balance(facts, CORRECT)
     uneven = replace(CORRECT, loads={**CORRECT.loads, "m-1": 3, "m-2": 1})
     with pytest.raises(AssertionError, match=r"have {'m-1': 3, 'm-2': 1}"):
         invariants.check_balance(facts, uneven)
-
-
-def range_plan(**lists: dict[str, list[int]]) -> tuple[Plan, Callable[[Plan], None]]:
-    """Return a plan of two co-partitioned topics and two members, and the check of its shares."""
-    members = [Member("a", TOPICS), Member("b", TOPICS)]
-    facts = read_group(members, {"t": [None] * 3, "u": [None] * 3})
-    plan = Plan(lists, 0, (0,), 0, 0, {})
-    return plan, lambda plan: invariants.check_range_shares(facts, plan, [("t", "u")])
-
-
-def test_even_shares_of_whole_indexes_pass() -> None:
-    plan, check_shares = range_plan(a={"t": [0, 2], "u": [0, 2]}, b={"t": [1], "u": [1]})
-    check_shares(plan)
-
-
-def test_an_index_of_two_members_is_detected() -> None:
-    plan, check_shares = range_plan(a={"t": [0, 2], "u": [1, 2]}, b={"t": [1], "u": [0]})
-    with pytest.raises(AssertionError, match="index 0 of the co-partitioned"):
-        check_shares(plan)
-
-
-def test_uneven_shares_are_detected() -> None:
-    plan, check_shares = range_plan(a={"t": [0, 1, 2], "u": [0, 1, 2]}, b={})
-    with pytest.raises(AssertionError, match="of the 3 indexes"):
-        check_shares(plan)
-
-
-def test_owners_from_claims() -> None:
-    # t-1 was claimed by m-1 in generation 3 and by m-2 in 4; u-0 by m-2 alone.
-    assert [owner_of(cell, MEMBERS) for cell in [("t", 0), ("t", 1), ("u", 0), ("u", 1)]] == [
-        0,
-        1,
-        1,
-        -1,
-    ]
-    doubled = [replace(member, generation=5) for member in MEMBERS]
-    assert owner_of(("t", 1), doubled) == -1
-    # If the latest claim is of a member that no longer subscribes, the partition has no owner.
-    left = [MEMBERS[0], replace(MEMBERS[1], topics=frozenset({"u"}))]
-    assert owner_of(("t", 1), left) == -1
-
-
-def test_exact_weights_in_one_unit() -> None:
-    cells = [("t", number) for number in range(6)]
-    weights = {"t": [200.0, 100.0, 0.0, float("nan"), -5.0]}
-    assert exact_weights(cells, weights) == (4, 2, 1, 2, 2, 2)
-    assert exact_weights(cells, {"t": [0.0] * 6}) == (1,) * 6
-    assert exact_weights(cells, None) == (1,) * 6
 
 
 def plan_of(facts: Facts, assignees: Sequence[int]) -> Plan:
@@ -205,3 +176,52 @@ def test_plans_with_a_moved_partition_are_detected(
         else:
             assert group.weights or changed.crossings == plan.crossings
     assert detected >= 20
+
+
+# ---- The oracles agree with each other.
+
+
+def problems_of(seed: str) -> list[Problem]:
+    """Return the problems of both assignors; those of Range have random loads of earlier topics."""
+    group = random_group(seed, SMALL, imbalance=seed.endswith(("3", "7")))
+    facts = read_group(group.members, group.leader_racks, group.weights)
+    rng = Random(seed)
+    before = [rng.randint(0, 5) for _ in facts.members]
+    problems = [part.problem for part in sticky_parts(facts, group.max_imbalance)]
+    problems.extend(
+        range_problem(facts, topics, before, group.max_imbalance)[0]
+        for topics in topic_groups(facts, co_partitioned=group.co_partitioned)
+    )
+    return problems
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_flow_agrees_with_brute_force_on_small_groups(chunk: int) -> None:
+    compared = 0
+    for number in range(chunk * 75, chunk * 75 + 75):
+        for problem in problems_of(f"agree-{number}"):
+            if oracle_brute.count_solutions(problem) <= oracle_brute.MAX_SOLUTIONS:
+                expected = oracle_brute.best_value(problem)
+                assert oracle_solver.best_value(problem) == expected, f"seed agree-{number}"
+                compared += 1
+    assert compared > 100
+
+
+def test_levels_of_a_known_group() -> None:
+    # Ten partitions have only member 0 as a subscriber. Members 1 and 2 share three, to which
+    # member 0 subscribes too. Member 3 has no subscription.
+    classes = {frozenset({0}): 10, frozenset({0, 1, 2}): 3}
+    members = frozenset(range(4))
+    assert levels(classes, members) == {0: 10, 1: 2, 2: 2, 3: 0}
+
+
+def test_balanced_loads_are_at_the_level_or_one_below() -> None:
+    for number in range(150):
+        group = random_group(f"blocks-{number}", MIDDLE)
+        facts = read_group(group.members, group.leader_racks)
+        members = frozenset(range(len(facts.members)))
+        level = levels(topic_classes(facts), members)
+        assignees = oracle_solver.best_solution(sticky_parts(facts)[0].problem)
+        for member in members:
+            load = sum(1 for assignee in assignees if assignee == member)
+            assert load in (level[member], level[member] - 1), f"seed blocks-{number}"

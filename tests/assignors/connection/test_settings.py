@@ -1,17 +1,27 @@
-"""Java's and librdkafka's properties as keyword arguments of kafka-python's clients."""
+"""Java's and librdkafka's properties as settings of kafka-python's clients and of librdkafka."""
 
 from __future__ import annotations
 
 import socket
 import ssl
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from assignors.connection import ConnectionPropertyError, kafka_python_settings
+from assignors.connection import (
+    CONNECTION_PROPERTIES,
+    ConnectionPropertyError,
+    kafka_python_settings,
+    librdkafka_settings,
+)
+from assignors.connection.settings import LIBRDKAFKA_ONLY, NETWORK_PROPERTIES
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+USER = {"sasl.username": "alice", "sasl.password": "hunter2"}
 
 
 def test_java_and_librdkafka_properties_give_equal_settings() -> None:
@@ -60,32 +70,30 @@ def test_java_and_librdkafka_properties_give_equal_settings() -> None:
     }
 
 
+VALUES = {
+    "client.dns.lookup": "use_all_dns_ips",
+    "broker.address.family": "v4",
+    "metadata.recovery.strategy": "none",
+    "ssl.curves.list": "P-256",
+    "ssl.sigalgs.list": "RSA+SHA256",
+    "ssl.providers": "default",
+    "receive.message.max.bytes": "100000000",
+    "socket.keepalive.enable": "true",
+    "socket.nagle.disable": "false",
+    "log.connection.close": "false",
+}
+EVERY: dict[str, object] = {
+    name: VALUES.get(name, "1000") for name in NETWORK_PROPERTIES | LIBRDKAFKA_ONLY
+}
+
+
 def test_all_clients_of_kafka_python_accept_every_keyword() -> None:
-    keywords = kafka_python_settings(
-        {
-            "bootstrap.servers": "one:9092",
-            "client.id": "tool",
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": "secret",
-            "socket.keepalive.enable": "true",
-            "socket.nagle.disable": "false",
-            "client.dns.lookup": "use_all_dns_ips",
-            "receive.message.max.bytes": "1000000",
-            "reconnect.backoff.ms": "1",
-            "reconnect.backoff.max.ms": "2",
-            "retry.backoff.ms": "3",
-            "connections.max.idle.ms": "4",
-            "topic.metadata.refresh.interval.ms": "-1",
-            "socket.connection.setup.timeout.ms": "5",
-            "request.timeout.ms": "6",
-            "receive.buffer.bytes": "7",
-            "send.buffer.bytes": "8",
-        }
-    )
+    own = {"bootstrap.servers": "one:9092", "client.id": "tool", "security.protocol": "SASL_SSL"}
+    keywords = kafka_python_settings({**EVERY, **SASL, **USER, **own})
     for client in (KafkaAdminClient, KafkaConsumer, KafkaProducer):
         assert keywords.keys() <= client.DEFAULT_CONFIG.keys()
+    for keyword in ("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms"):
+        assert keywords[keyword] == 1000
     assert keywords["socket_options"] == [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 0),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -108,17 +116,11 @@ def test_without_properties_the_protocol_is_plaintext() -> None:
     ],
 )
 def test_jaas_is_parsed_as_in_java(jaas: str) -> None:
-    keywords = kafka_python_settings(
-        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-    )
+    keywords = kafka_python_settings({**SASL, "sasl.jaas.config": jaas})
     assert (keywords["sasl_plain_username"], keywords["sasl_plain_password"]) == (
         "alice",
         "hunter2",
     )
-
-
-SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-USER = {"sasl.username": "alice", "sasl.password": "hunter2"}
 
 
 @pytest.mark.parametrize(
@@ -199,3 +201,84 @@ def test_tls_verifies_certificate_and_host_name_by_default() -> None:
     assert newest.minimum_version == newest.maximum_version == ssl.TLSVersion.TLSv1_3
     one_cipher = context(ssl_cipher_suites="ECDHE-RSA-AES256-GCM-SHA384")
     assert "ECDHE-RSA-AES128-GCM-SHA256" not in {each["name"] for each in one_cipher.get_ciphers()}
+
+
+# ---- Java's and librdkafka's properties under librdkafka's names, which librdkafka accepts.
+
+JAVA: dict[str, object] = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "client.id": "tool",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'x.PlainLoginModule required username="alice" password="hunter2";',
+    "request.timeout.ms": "900000",
+    "default.api.timeout.ms": "1",
+    "connections.max.idle.ms": "-1",
+    "receive.buffer.bytes": "-1",
+    "send.buffer.bytes": "131072",
+    "retry.backoff.ms": "0",
+    "socket.connection.setup.timeout.ms": "10",
+    "client.dns.lookup": "use_all_dns_ips",
+    "key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
+}
+LIBRDKAFKA = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "client.id": "tool",
+    "security.protocol": "sasl_plaintext",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "hunter2",
+    "socket.timeout.ms": 300_000,
+    "connections.max.idle.ms": 0,
+    "socket.receive.buffer.bytes": 0,
+    "socket.send.buffer.bytes": 131072,
+    "retry.backoff.ms": 1,
+    "socket.connection.setup.timeout.ms": 1000,
+    "client.dns.lookup": "use_all_dns_ips",
+}
+
+
+def test_java_properties_are_renamed_and_limited() -> None:
+    assert librdkafka_settings(JAVA) == LIBRDKAFKA
+
+
+def test_librdkafka_properties_are_unchanged() -> None:
+    assert librdkafka_settings(LIBRDKAFKA) == LIBRDKAFKA
+    own = {
+        "security.protocol": "plaintext",
+        "broker.address.family": "v4",
+        "broker.address.ttl": "1000",
+        "metadata.recovery.strategy": "none",
+        "topic.metadata.refresh.interval.ms": -1,
+        "metadata.max.age.ms": 5000,
+        "socket.keepalive.enable": "true",
+        "socket.nagle.disable": "true",
+        "log.connection.close": "false",
+        "socket.max.fails": "1",
+    }
+    assert librdkafka_settings(own) == own
+    assert own.keys() <= CONNECTION_PROPERTIES
+
+
+def test_librdkafka_accepts_every_property() -> None:
+    # No broker is needed: librdkafka raises for an unknown property.
+    for properties in (EVERY, JAVA):
+        settings: dict[str, Any] = librdkafka_settings(properties)
+        AdminClient({**settings, "log_level": 0})
+
+
+def test_disabled_tls_checks_are_passed_on() -> None:
+    lax = {
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        "enable.ssl.certificate.verification": False,
+        "ssl.ca.location": "probe",
+        "ssl.cipher.suites": "ECDHE-RSA-AES256-GCM-SHA384",
+    }
+    assert librdkafka_settings(lax) == {
+        "security.protocol": "ssl",
+        "ssl.endpoint.identification.algorithm": "none",
+        "enable.ssl.certificate.verification": "false",
+        "ssl.ca.location": "probe",
+        "ssl.cipher.suites": "ECDHE-RSA-AES256-GCM-SHA384",
+    }
