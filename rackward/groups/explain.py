@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from assignors import Member
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
 from placement_core import (
     ClusterView,
@@ -43,6 +44,7 @@ from rackward.groups.readers import (
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import Group, GroupKind, GroupMember
 from rackward.kafka.metadata import by_topic
+from rackward.units import rackless_last
 
 
 class RackLocality(msgspec.Struct, frozen=True):
@@ -210,6 +212,16 @@ class ExplainedGroup:
     view: ClusterView
     in_sync: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
+    @property
+    def members(self) -> list[Member]:
+        """The members as an assignor's input, with what they own."""
+        return members_of(self.group, self.readers)
+
+    @property
+    def rackless(self) -> list[GroupMember]:
+        """The members whose rack is unknown."""
+        return [each for each in self.group.members if self.readers[each.id].rack is None]
+
     def summary(self, mapping: str | None = None) -> GroupExplanation:
         """Return the explanation by rack, by member and by reason.
 
@@ -248,9 +260,10 @@ class ExplainedGroup:
         )
 
     def _rack_steps(self, mapping: str | None) -> tuple[NextStep, ...]:
-        rackless = [each for each in self.group.members if self.readers[each.id].rack is None]
         racks = sorted({rack for rack in self.view.racks().values() if parse_rack(rack) and rack})
-        return rack_steps(self.group, rackless, racks, mapping) if rackless and racks else ()
+        if not racks or not self.rackless:
+            return ()
+        return rack_steps(self.group, self.rackless, racks, mapping)
 
     def _member(self, member: GroupMember) -> MemberLocality:
         reader = self.readers[member.id]
@@ -282,10 +295,7 @@ class ExplainedGroup:
             for tp in self.view.replicas
         )
         rows = []
-        for rack in sorted(
-            {*leaders, *(each.rack for each in members)},
-            key=lambda name: (name is None, name or ""),
-        ):
+        for rack in sorted({*leaders, *(each.rack for each in members)}, key=rackless_last):
             there = [each for each in members if each.rack == rack]
             rows.append(
                 RackLocality(
@@ -353,17 +363,20 @@ def check_explainable(name: str, group: Group | None) -> Group:
             f"group {name} does not exist, or this user may not describe it: check the name, or "
             f"grant this user Describe on group {name}"
         )
-    if (reason := why_no_readers(group)) is not None:
+    if (reason := why_not_explainable(group)) is not None:
         raise InvalidOptionError(f"group {name}: {reason}")
-    if group.state.lower() in ("empty", "dead") or not group.members:
-        raise InvalidOptionError(
-            f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
-        )
-    if not is_stable(group):
-        raise InvalidOptionError(
-            f"group {name} is rebalancing (state {group.state}): try again when it is stable"
-        )
     return group
+
+
+def why_not_explainable(group: Group) -> str | None:
+    """Return why the members of the group have no assignment; None if they have one."""
+    if (reason := why_no_readers(group)) is not None:
+        return reason
+    if group.state.lower() in ("empty", "dead") or not group.members:
+        return f"it has no members (state {group.state or 'unknown'}): start its consumers"
+    if not is_stable(group):
+        return f"it is rebalancing (state {group.state}): try again when it is stable"
+    return None
 
 
 def explain_live_group(
@@ -402,7 +415,7 @@ def explain_group(
     for tp, rack in sources.items():
         leader_racks[tp.topic][tp.partition] = rack
     explanation = explain(
-        members_of(group, {member: reader.rack for member, reader in readers.items()}),
+        members_of(group, readers),
         leader_racks,
         {member.id: member.assignment for member in group.members},
         reference_assignor(group),
@@ -445,31 +458,37 @@ def _explain_shared(
     """
     reads = current_readers(group, host_racks)
     racks, leaders = view.racks(), view.known_leaders
-    found: dict[Reason, list[TopicPartition]] = {}
-    local = 0
+    found: dict[Reason | None, list[TopicPartition]] = {}
     for tp in sorted(view.replicas):
-        leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
+        leader_rack = racks.get(leaders.get(tp, -1))
         for reader in reads.get(tp, (None,)):
             if reader is None:
-                reason = Reason.UNREAD
+                reason: Reason | None = Reason.UNREAD
             elif tp not in leaders:
                 reason = Reason.NO_LEADER
-            elif leader_rack is None:
+            elif parse_rack(leader_rack) is None:
                 reason = Reason.RACKLESS_BROKER
             elif parse_rack(reader.rack) is None:
                 reason = Reason.RACKLESS_MEMBER
-            elif parse_rack(reader.rack) != leader_rack:
-                reason = Reason.NOT_OPTIMAL
             else:
-                local += 1
-                continue
+                reason = Reason.NOT_OPTIMAL if is_off_rack(leader_rack, reader.rack) else None
             found.setdefault(reason, []).append(tp)
-    off_rack = sum(len(tps) for reason, tps in found.items() if reason.off_rack)
+    local = len(found.pop(None, ()))
+    unmet = {reason: tps for reason, tps in found.items() if reason is not None}
+    off_rack = len(unmet.get(Reason.NOT_OPTIMAL, ()))
+    unread = len(unmet.get(Reason.UNREAD, ()))
+    partitions = local + sum(map(len, unmet.values()))
     fit = fit_leaders(view, current_assignment(group, host_racks), off_rack) if remedies else None
     findings = []
-    for reason, tps in sorted(found.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
-        partitions = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
-        members = _members_of(group, tps)
+    for reason, tps in sorted(unmet.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
+        by_topics = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
+        members = tuple(
+            sorted(
+                member.id
+                for member in group.members
+                if any(tp.partition in member.assignment.get(tp.topic, ()) for tp in tps)
+            )
+        )
         simple = {
             Reason.UNREAD: Remedy(RemedyKind.WAIT),
             Reason.NO_LEADER: Remedy(RemedyKind.RESTORE_LEADERS),
@@ -477,29 +496,18 @@ def _explain_shared(
             Reason.RACKLESS_MEMBER: Remedy(RemedyKind.SET_MEMBER_RACK, members=members),
         }
         known = (simple[reason],) if remedies and reason in simple else ()
-        finding = LocalityFinding(reason, partitions, members=members, remedies=known)
+        finding = LocalityFinding(reason, by_topics, members=members, remedies=known)
         findings.append(_possible_remedies(group, finding, fit))
     return Explanation(
-        partitions=local + sum(map(len, found.values())),
+        partitions=partitions,
         local=local,
         off_rack=off_rack,
-        unknown=sum(len(tps) for reason, tps in found.items() if reason.rack_unknown),
-        unread=len(found.get(Reason.UNREAD, ())),
+        unknown=partitions - local - off_rack - unread,
+        unread=unread,
         optimum=off_rack,
-        unknown_at_best=sum(len(tps) for reason, tps in found.items() if not reason.off_rack),
+        unknown_at_best=partitions - local - off_rack,
         uneven=False,
         findings=tuple(findings),
-    )
-
-
-def _members_of(group: Group, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
-    """Return the ids of the members that read any of these partitions, sorted."""
-    return tuple(
-        sorted(
-            member.id
-            for member in group.members
-            if any(tp.partition in member.assignment.get(tp.topic, ()) for tp in partitions)
-        )
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rack_traffic.prices import PriceTable
-from rackward.groups.audit import audit_reading, check_patterns, rack_flows
+from rackward.groups.audit import Auditor, check_patterns
 from rackward.groups.audit_report import AuditReport, GroupAudit
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import is_stable, topics_read
@@ -65,7 +65,7 @@ class LivePass:
     measured
         Whether the passes cover MIN_WINDOW_SECONDS; if not, rates and costs are meaningless.
     flows
-        The result of `rackward.groups.audit.rack_flows`.
+        The result of `rackward.groups.audit.Auditor.flows`.
     """
 
     at: datetime
@@ -109,9 +109,8 @@ class LiveReader:
         self.samples = (*(recent or self.samples[-1:]), sample)
         measured = sample.logs_at - self.samples[0].logs_at >= MIN_WINDOW_SECONDS
         rates = watched_rates(self.samples[0], sample)
-        report = audit_reading(
-            reading, rates, self.prices, self.host_racks, currency=self.currency, best=False
-        )
+        auditor = Auditor(reading, rates, self.prices, self.host_racks)
+        report = auditor.report(self.currency, best=False)
         at = datetime.now(UTC)
         self.latest = LivePass(
             at,
@@ -120,7 +119,7 @@ class LiveReader:
             report,
             live_groups(self.latest, reading, report, sample, at, measured=measured),
             measured,
-            rack_flows(reading, rates, self.host_racks),
+            auditor.flows(),
             self.host_racks,
         )
         return self.latest

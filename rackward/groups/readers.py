@@ -32,7 +32,7 @@ from rackward.kafka.groups import (
     describe_groups,
     list_groups,
 )
-from rackward.units import matches_name
+from rackward.units import matches_name, rackless_last
 
 
 class AssignmentKind(StrEnum):
@@ -347,16 +347,13 @@ def reference_assignor(group: Group) -> Assignor:
     return LeaderRackAwareCooperativeSticky()
 
 
-def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
-    """Return the group's members as an assignor's input, with what they own.
-
-    ``racks`` are those of the members, by member id.
-    """
+def members_of(group: Group, readers: Mapping[str, Reader]) -> list[Member]:
+    """Return the group's members as an assignor's input, with what they own."""
     return [
         Member(
             id=member.id,
             topics=subscribed_topics(group, member) | frozenset(member.assignment),
-            rack=racks[member.id],
+            rack=readers[member.id].rack,
             instance_id=member.instance_id,
             owned=member.assignment,
             generation=0,
@@ -365,11 +362,9 @@ def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
     ]
 
 
-def count_rackless_members(groups: Sequence[Group], host_racks: HostRacks) -> int:
-    """Return the number of members whose rack is unknown."""
-    return sum(
-        member_rack(member, host_racks) is None for group in groups for member in group.members
-    )
+def rackless_members(group: Group, host_racks: HostRacks) -> list[GroupMember]:
+    """Return the members whose rack is unknown."""
+    return [member for member in group.members if member_rack(member, host_racks) is None]
 
 
 def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]:
@@ -382,7 +377,8 @@ def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]
 
     def demand(name: str, topics: frozenset[str], members: Iterable[GroupMember]) -> ConsumerDemand:
         racks = Counter(member_rack(member, host_racks) for member in members)
-        return ConsumerDemand(name, topics, dict(sorted(racks.items(), key=_rackless_last)))
+        sorted_racks = sorted(racks, key=rackless_last)
+        return ConsumerDemand(name, topics, {rack: racks[rack] for rack in sorted_racks})
 
     if group.protocol in BALANCED_BY_TOPIC:
         return [
@@ -402,10 +398,6 @@ def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]
         )
         for topics in subscriptions
     ]
-
-
-def _rackless_last(item: tuple[str | None, int]) -> tuple[bool, str]:
-    return item[0] is None, item[0] or ""
 
 
 def parse_readers(option: str, text: str) -> Mapping[str | None, int]:

@@ -21,32 +21,24 @@ from rackward.groups.explain import (
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka.groups import Group, GroupMember
 from tests.support.consoles import rendered
+from tests.support.described_groups import group, member
 from tests.support.simulated_cluster import cluster_state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"
 LED = {"a": (0, 2, 4), "b": (2, 4, 0), "c": (4, 0, 2)}
 
 
-def member(name: str, rack: str | None, share: Mapping[str, Sequence[int]]) -> GroupMember:
-    return GroupMember(
-        id=f"{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c",
-        instance_id=None,
-        client_id=name,
-        host="/10.0.0.7",
-        rack=rack,
-        topics=frozenset({TOPIC}),
-        assignment=share,
-    )
-
-
-def group(*members: GroupMember, protocol: str = "leader-rack-aware-cooperative-sticky") -> Group:
-    return Group("billing", "classic", "Stable", "consumer", protocol, None, members)
+def reader(name: str, rack: str | None, owned: Mapping[str, Sequence[int]]) -> GroupMember:
+    id = f"{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c"
+    return member(id, rack, owned, client_id=name, host="/10.0.0.7")
 
 
 LOPSIDED = group(
-    member("a1", "a", {TOPIC: (0, 1, 2, 3)}),
-    member("b1", "b", {TOPIC: (4, 5, 6, 10)}),
-    member("c1", "c", {TOPIC: (7, 8, 9, 11)}),
+    reader("a1", "a", {TOPIC: (0, 1, 2, 3)}),
+    reader("b1", "b", {TOPIC: (4, 5, 6, 10)}),
+    reader("c1", "c", {TOPIC: (7, 8, 9, 11)}),
+    id="billing",
+    protocol="leader-rack-aware-cooperative-sticky",
 )
 VIEW = cluster_state({TOPIC: [*([LED["a"]] * 10), LED["b"], LED["c"]]}).view
 
@@ -192,8 +184,7 @@ def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
     topic = TOPIC + forged
     named = [
         replace(
-            member(f"{name}{forged}", rack + forged, {topic: numbers}),
-            topics=frozenset({topic}),
+            reader(f"{name}{forged}", rack + forged, {topic: numbers}),
             instance_id=f"{name}{forged}" if name == "b1" else None,
         )
         for name, rack, numbers in (
@@ -204,7 +195,7 @@ def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
     ]
     view = cluster_state({topic: [LED["abc"[p % 3]] for p in range(12)]}).view
     brokers = tuple(replace(each, rack=f"{each.rack}{forged}") for each in view.brokers)
-    hostile = replace(group(*named, protocol=f"range{forged}"), id=f"billing{forged}")
+    hostile = group(*named, id=f"billing{forged}", protocol=f"range{forged}")
     for each in (view, replace(view, brokers=brokers)):
         explained = explain(hostile, each)
         show_explanation(explained.summary(), stdout(), None)
@@ -267,9 +258,9 @@ def test_lines_are_not_wrapped_in_a_pipe(
 
 def test_partitions_read_from_followers_are_local() -> None:
     far = group(
-        member("a1", "a", {TOPIC: (10, 11)}),
-        member("b1", "b", {TOPIC: (0, 1, 2, 3, 4)}),
-        member("c1", None, {TOPIC: (5, 6, 7, 8, 9)}),
+        reader("a1", "a", {TOPIC: (10, 11)}),
+        reader("b1", "b", {TOPIC: (0, 1, 2, 3, 4)}),
+        reader("c1", None, {TOPIC: (5, 6, 7, 8, 9)}),
         protocol="range",
     )
     in_sync = dict.fromkeys(VIEW.replicas, frozenset("abc"))
