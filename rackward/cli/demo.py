@@ -70,8 +70,7 @@ def demo(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json",
-            help="Print JSON, and only JSON, to stdout; progress and tables go to stderr.",
+            "--json", help="Print JSON, and only JSON, to stdout; progress and tables go to stderr."
         ),
     ] = False,
     output: Annotated[

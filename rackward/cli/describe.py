@@ -19,7 +19,15 @@ from placement_core.audit import Finding, Kind
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions
-from rackward.cli.output import NO_RACK, escape_controls, number, print_json, stdout, table, text
+from rackward.cli.output import (
+    escape_controls,
+    number,
+    print_json,
+    rack_name,
+    stdout,
+    table,
+    text,
+)
 from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range, replicas_text
 from rackward.kafka import (
     AdminConnection,
@@ -39,7 +47,7 @@ from rackward.topics.health import (
     read_throttle_findings,
 )
 from rackward.topics.pending_replicas import layout_with_placeholders
-from rackward.units import format_count
+from rackward.units import format_count, rackless_last
 
 EPILOG = """
 \b
@@ -180,9 +188,7 @@ def describe(
     match: Annotated[
         str | None,
         typer.Option(
-            "--match",
-            metavar="REGEX",
-            help="Only topics whose name contains a match; ^ and $ anchor it.",
+            metavar="REGEX", help="Only topics whose name contains a match; ^ and $ anchor it."
         ),
     ] = None,
     unhealthy: Annotated[
@@ -192,10 +198,7 @@ def describe(
         bool, typer.Option("--internal", help="Include Kafka's internal topics.")
     ] = False,
     limit: Annotated[
-        int,
-        typer.Option(
-            "--limit", metavar="N", min=0, help="Maximum number of topics to list; 0: no limit."
-        ),
+        int, typer.Option(metavar="N", min=0, help="Maximum number of topics to list; 0: no limit.")
     ] = 40,
     all_partitions: options.AllPartitions = False,
     as_json: options.Json = False,
@@ -293,7 +296,9 @@ def description_of(
                 )
             )
     brokers = _brokers(state)
-    racks = {broker.rack for broker in brokers}
+    by_rack: dict[str | None, list[DescribedBroker]] = {}
+    for broker in brokers:
+        by_rack.setdefault(broker.rack, []).append(broker)
     return TopicsDescription(
         cluster_id=state.cluster_id,
         total_topics=len(state.topics),
@@ -302,12 +307,11 @@ def description_of(
         racks=tuple(
             DescribedRack(
                 rack,
-                len(there),
-                sum(broker.leaders for broker in there),
-                sum(broker.replicas for broker in there),
+                len(by_rack[rack]),
+                sum(broker.leaders for broker in by_rack[rack]),
+                sum(broker.replicas for broker in by_rack[rack]),
             )
-            for rack in sorted(racks, key=lambda name: (name is None, name or ""))
-            for there in ([broker for broker in brokers if broker.rack == rack],)
+            for rack in sorted(by_rack, key=rackless_last)
         ),
         topics=tuple(
             DescribedTopic(
@@ -332,12 +336,7 @@ def _brokers(state: ClusterState) -> tuple[DescribedBroker, ...]:
     known = {**{broker.id: broker.rack for broker in state.fenced}, **live}
     return tuple(
         DescribedBroker(
-            id,
-            known.get(id),
-            state.addresses.get(id),
-            id in live,
-            leaders[id],
-            replicas[id],
+            id, known.get(id), state.addresses.get(id), id in live, leaders[id], replicas[id]
         )
         for id in sorted({*known, *replicas})
     )
@@ -408,7 +407,7 @@ def _broker_table(description: TopicsDescription) -> Table:
     rows = table("rack", number("broker"), "address", *map(number, ("leaders", "replicas")))
     many = len(description.brokers) > MAX_BROKER_ROWS
     for rack in description.racks:
-        name = NO_RACK if rack.rack is None else rack.rack
+        name = rack_name(rack.rack)
         there = [broker for broker in description.brokers if broker.rack == rack.rack]
         if many:
             down = sum(not broker.live for broker in there)

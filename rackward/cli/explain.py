@@ -18,10 +18,10 @@ from rackward.cli import options
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions
 from rackward.cli.output import (
-    NO_RACK,
     escape_controls,
     number,
     print_json,
+    rack_name,
     stderr,
     stdout,
     table,
@@ -213,7 +213,7 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     rows = table("rack", *map(number, headings))
     for each in group.racks[:_MAX_RACKS]:
         of_rack = (each.leaders, each.members, each.reads, each.local, each.off_rack, each.unknown)
-        rows.add_row(NO_RACK if each.rack is None else each.rack, *map(text, of_rack))
+        rows.add_row(rack_name(each.rack), *map(text, of_rack))
     if len(group.racks) > _MAX_RACKS:
         rows.add_row(f"... and {len(group.racks) - _MAX_RACKS:,} more")
     console.print(rows)

@@ -19,7 +19,7 @@ from placement_core import ClusterView, InvalidOptionError
 from placement_core.cluster import BrokerLoad, ClusterLoad, RackLoad, cluster_load
 from placement_core.leaders import Locality
 from rackward.cli.options import AllPartitions, Json
-from rackward.cli.output import NO_RACK, number, print_json, stderr, stdout, table, text
+from rackward.cli.output import number, print_json, rack_name, stderr, stdout, table, text
 from rackward.reassignment import Plan, PlannedChange
 from rackward.reassignment.plan import (
     STDIO,
@@ -64,7 +64,7 @@ def add_load_rows(
     for rack in racks:
         there = [broker for broker in brokers if broker.rack == rack.rack]
         rows.add_row(
-            NO_RACK if rack.rack is None else rack.rack,
+            rack_name(rack.rack),
             f"{len(there)} brokers" if many else "all",
             *map(text, figures(rack)),
             style="bold",
@@ -246,9 +246,8 @@ class PlanOutput:
     format: Annotated[
         PlanFormat,
         typer.Option(
-            "--format",
             help="Format of the plan file: rackward, which apply can check; or kafka, the JSON of "
-            "kafka-reassign-partitions.",
+            "kafka-reassign-partitions."
         ),
     ] = PlanFormat.RACKWARD
     all_partitions: AllPartitions = False

@@ -64,7 +64,6 @@ class LayoutOptions(PlacingOptions):
     like: Annotated[
         str | None,
         typer.Option(
-            "--like",
             metavar="TOPIC",
             help="Give partition i the replicas of partition i of this topic, so that joins of the "
             "two stay local.",
@@ -146,9 +145,7 @@ def create(
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--config", metavar="KEY=VALUE", help="Configuration of the topics; may be repeated."
-        ),
+        typer.Option(metavar="KEY=VALUE", help="Configuration of the topics; may be repeated."),
     ] = None,
     layout: LayoutOptions,
     run: RunOptions,

@@ -43,7 +43,6 @@ OptionalPlanArgument = Annotated[
 ReassignmentFile = Annotated[
     str | None,
     typer.Option(
-        "--reassignment-json-file",
         metavar="FILE",
         help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain the "
         "state that it was made for, so only its target is checked.",
@@ -82,10 +81,7 @@ class ExecutionRunOptions(RunOptions):
     stall_timeout: Annotated[
         float,
         typer.Option(
-            "--stall-timeout",
-            metavar="SECONDS",
-            min=0.0,
-            help="Give up after this many seconds without progress.",
+            metavar="SECONDS", min=0.0, help="Give up after this many seconds without progress."
         ),
     ] = DEFAULT_STALL_TIMEOUT
     all_partitions: options.AllPartitions = False

@@ -78,9 +78,7 @@ def cancel(
     reassignment_json_file: Annotated[
         str | None,
         typer.Option(
-            "--reassignment-json-file",
-            metavar="FILE",
-            help="Instead of PLAN: a JSON file of kafka-reassign-partitions.",
+            metavar="FILE", help="Instead of PLAN: a JSON file of kafka-reassign-partitions."
         ),
     ] = None,
     run: RunOptions,

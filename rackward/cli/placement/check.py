@@ -70,7 +70,6 @@ def check(
     tolerance: Annotated[
         float,
         typer.Option(
-            "--tolerance",
             metavar="SHARE",
             min=0.0,
             max=100.0,
@@ -78,10 +77,7 @@ def check(
         ),
     ] = 0.1,
     fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on", help="Exit with status 1 on findings of this severity or higher."
-        ),
+        FailOn, typer.Option(help="Exit with status 1 on findings of this severity or higher.")
     ] = FailOn.WARNING,
     ignore_racks: Annotated[
         bool, typer.Option("--ignore-racks", help="Check as if no broker had a rack.")

@@ -63,7 +63,6 @@ def plan(
     drain: Annotated[
         str | None,
         typer.Option(
-            "--drain",
             metavar="ID,...",
             help="Move all replicas of these topics off these brokers, which may be down.",
         ),

@@ -78,7 +78,6 @@ def suggest(
     service: Annotated[
         str,
         typer.Option(
-            "--service",
             metavar="HOST:PORT",
             envvar="RACKWARD_PLACEMENT_SERVICE",
             help="Address of the placement service.",
@@ -94,9 +93,7 @@ def suggest(
     brokers: options.Brokers = None,
     topic: Annotated[
         str | None,
-        typer.Option(
-            "--topic", metavar="TOPIC", help="The topic of the reassignment that --output writes."
-        ),
+        typer.Option(metavar="TOPIC", help="The topic of the reassignment that --output writes."),
     ] = None,
     output: Annotated[
         str | None,
@@ -109,19 +106,15 @@ def suggest(
     ] = None,
     ca_file: Annotated[
         str | None,
-        typer.Option(
-            "--ca-file", metavar="FILE", help="TLS: CA certificates that sign the service's."
-        ),
+        typer.Option(metavar="FILE", help="TLS: CA certificates that sign the service's."),
     ] = None,
     cert_file: Annotated[
-        str | None, typer.Option("--cert-file", metavar="FILE", help="TLS: the client certificate.")
+        str | None, typer.Option(metavar="FILE", help="TLS: the client certificate.")
     ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(
-            "--key-file",
-            metavar="FILE",
-            help="TLS: the client's private key. Default: the key in --cert-file.",
+            metavar="FILE", help="TLS: the client's private key. Default: the key in --cert-file."
         ),
     ] = None,
     all_partitions: options.AllPartitions = False,
