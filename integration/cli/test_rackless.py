@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from integration.support.clients import partitions_of
 from integration.support.collecting import with_stable_state
 from integration.support.command_line import one_line, rackward, running
 from integration.support.confluent import StockConfluent
@@ -48,7 +49,7 @@ def groups(shared_three_brokers: Cluster) -> Iterator[Groups]:
             for name, rack in zip(NAMES, ("a", "b"), strict=True):
                 group.start(name, rack if number == RACKLESS else None)
         for group in made:
-            group.settle({(topic, number) for number in range(PARTITIONS)}, hold=1.0)
+            group.settle(partitions_of(topic, PARTITIONS), hold=1.0)
         names = [group.id for group in made]
 
         def are_stable() -> bool:
@@ -70,7 +71,7 @@ def test_what_groups_without_racks_read_is_unknown(
 ) -> None:
     cluster, (topic, made) = shared_three_brokers, groups
     names, known = [group.id for group in made], made[RACKLESS]
-    expected = {(topic, number) for number in range(PARTITIONS)}
+    expected = partitions_of(topic, PARTITIONS)
 
     def count() -> int:
         owned = known.settle(expected, hold=0.0)

@@ -119,6 +119,23 @@ def librdkafka(mechanism: str, password: str = "alice secret") -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
 
 
+def plain(user: str, password: str | None = None) -> str:
+    """Return the properties of a user on the listener ``plain``."""
+    return "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", password or user, user)
+
+
+def allow(
+    cluster: LocalCluster, user: str, kind: ResourceType, name: str, *operations: ACLOperation
+) -> None:
+    """Grant a user these operations on a resource; Describe if none is given."""
+    pattern = ResourcePattern(kind, name)
+    acls = [
+        ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, pattern)
+        for operation in operations or (ACLOperation.DESCRIBE,)
+    ]
+    with_admin(cluster, lambda admin: admin.create_acls(acls))
+
+
 def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Commit offsets for the group with a consumer that is not a member."""
     consumer = KafkaConsumer(
@@ -157,7 +174,7 @@ def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> N
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
     configs = [
-        ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")),
+        ("plain", plain("alice", "alice secret")),
         ("plain", "security.protocol=sasl_plaintext\n" + librdkafka("PLAIN")),
         ("scram", "security.protocol=SASL_SSL\n" + java_trust + java("SCRAM-SHA-256")),
         ("scram", "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
@@ -204,11 +221,10 @@ def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
 
 
 def test_errors_name_missing_permissions(secured: Secured) -> None:
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
-    error = secured.error_line("plain", bob, *create, "-p", "1", "-r", "1")
+    error = secured.error_line("plain", plain("bob"), *create, "-p", "1", "-r", "1")
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
-    shown = secured.run("plain", bob, "topics", "describe", "--json").json
+    shown = secured.run("plain", plain("bob"), "topics", "describe", "--json").json
     assert shown["topics"] == []
     ongoing, placeholders, throttles = shown["not_shown"]
     assert "grant this user Describe on the cluster" in ongoing
@@ -220,15 +236,10 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
 
 def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
-    pattern = ResourcePattern(ResourceType.TOPIC, topic)
-    allowed = [
-        ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
-        for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER)
-    ]
-    with_admin(secured.cluster, lambda admin: admin.create_acls(allowed))
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    rights = (ACLOperation.DESCRIBE, ACLOperation.ALTER)
+    allow(secured.cluster, "bob", ResourceType.TOPIC, topic, *rights)
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
-    done = secured.run("plain", bob, *add)
+    done = secured.run("plain", plain("bob"), *add)
     assert "Pending replicas of these topics are not considered" in done.err
     assert "grant this user Describe on _rackward_pending_replicas" in done.err
     assert len(secured.replicas(topic)) == 2
@@ -254,13 +265,8 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         with GroupLeader(properties, [group.id], options) as leader:
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert refused.reason == "not authorized: grant this user Read on the group"
-            for kind, name, operation in (
-                (ResourceType.GROUP, group.id, ACLOperation.READ),
-                (ResourceType.TOPIC, topic, ACLOperation.DESCRIBE),
-            ):
-                pattern = ResourcePattern(kind, name)
-                acl = ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
-                with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            allow(cluster, "bob", ResourceType.GROUP, group.id, ACLOperation.READ)
+            allow(cluster, "bob", ResourceType.TOPIC, topic)
             led = wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
             assert (led.leads, led.metrics.partitions) == (True, 2)
             group.settle(partitions_of(topic, 2))
@@ -273,9 +279,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
                 "the group of workers is refused",
             )
             assert leader.status() == ()
-            pattern = ResourcePattern(ResourceType.GROUP, workers)
-            acl = ACL("User:bob", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)
-            with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            allow(cluster, "bob", ResourceType.GROUP, workers, ACLOperation.READ)
             wait_until(lambda: bool(leader.status()), TEST_TIMEOUT, "it is the only worker")
             wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
 
@@ -328,14 +332,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         fill(cluster, each, partitions=2, records=5, size=1000)
         commit(cluster, group, {(each, 0): 3, (each, 1): 4})
 
-    def allow(
-        kind: ResourceType, name: str, operation: ACLOperation = ACLOperation.DESCRIBE
-    ) -> None:
-        pattern = ResourcePattern(kind, name)
-        allowed = ACL("User:carol", "*", operation, ACLPermissionType.ALLOW, pattern)
-        with_admin(cluster, lambda admin: admin.create_acls([allowed]))
-
-    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
+    permit, carol = partial(allow, cluster, "carol"), plain("carol")
 
     def collected(name: str) -> tuple[str, Path]:
         """Return the text on stderr, and the folder of the tables."""
@@ -351,8 +348,8 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     errors, _ = collected("without rights")
     assert "no topics are visible; if there are any, grant this user Describe on them" in errors
     assert "no groups are visible; if there are any, grant this user Describe on them" in errors
-    allow(ResourceType.TOPIC, topic)
-    allow(ResourceType.GROUP, group)
+    permit(ResourceType.TOPIC, topic)
+    permit(ResourceType.GROUP, group)
     errors, to = collected("topics and groups")
     assert "are visible" not in errors
     assert "reading the sizes of replicas of broker 1: not authorized" in errors
@@ -366,8 +363,8 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert [(row["group"], row["state"]) for row in audit["groups"]] == [(group, "Empty")]
     for need in ("Describe on the cluster", f"DescribeConfigs on {topic}"):
         assert any(f"grant this user {need}" in fault for fault in audit["faults"]), audit["faults"]
-    allow(ResourceType.CLUSTER, "kafka-cluster")
-    allow(ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS)
+    permit(ResourceType.CLUSTER, "kafka-cluster")
+    permit(ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS)
     errors, to = collected("all of it")
     assert "missing in the snapshot" not in errors
     with reading(cluster, group, hidden):
@@ -380,12 +377,11 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         explain = secured.error_line("plain", carol, "groups", "explain", group)
         assert f"grant this user Describe on {hidden}" in explain
     check = ("placement", "check", "--fail-on", "never", "--topics", topic)
-    allow(ResourceType.TOPIC, topic, ACLOperation.DESCRIBE_CONFIGS)
+    permit(ResourceType.TOPIC, topic, ACLOperation.DESCRIBE_CONFIGS)
     shown = secured.run("plain", carol, *check, "--json")
     assert hidden in shown.json["hidden_topics"]
     assert "that this user may not describe (" in shown.err
-    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
-    shown = secured.run("plain", alice, *check, "--json")
+    shown = secured.run("plain", plain("alice", "alice secret"), *check, "--json")
     assert shown.json["hidden_topics"] == []
     assert "Not checked" not in shown.err
     partitions = read_table(to, "partitions")
@@ -400,14 +396,13 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
 
 
 def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
-    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
     topic = new_name("partial")
     create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
-    line = secured.error_line("plain", alice, *create)
+    line = secured.error_line("plain", plain("alice", "alice secret"), *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
     assert secured.replicas(topic) == {}
-    output = secured.run("plain", alice, *create, "--ignore-racks").json
+    output = secured.run("plain", plain("alice", "alice secret"), *create, "--ignore-racks").json
     replicas = secured.replicas(topic)
     assert replicas == output["topics"][0]["replicas"]
     assert len(replicas) == 4
@@ -450,15 +445,8 @@ def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Pat
         run("groups", "rebalance", group, "--yes", statuses=(0, 2))
         run("lead", group, "--dry-run")
         run(*collect, "--output", str(tmp_path / "snapshots"))
-        run(
-            *collect,
-            "--output-topic",
-            sent,
-            "--output-bootstrap-server",
-            where,
-            "--output-command-config",
-            properties,
-        )
+        to = ("--output-topic", sent, "--output-bootstrap-server", where)
+        run(*collect, *to, "--output-command-config", properties)
     for arguments in (("topics", "describe"), ("lead", group, "--dry-run")):
         wrong = config.replace(secret, "hunter2")
         done = secured.run("scram", wrong, "--debug", *arguments, status=2)

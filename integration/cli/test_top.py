@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from integration.support.clients import partitions_of
 from integration.support.collecting import with_stable_state
 from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
@@ -53,7 +54,7 @@ class Groups:
 
     def locality(self) -> str:
         """Return the share of partitions that the stock group reads in its racks."""
-        owned = self.stock.settle({(self.topic, n) for n in range(PARTITIONS)}, hold=0.0)
+        owned = self.stock.settle(partitions_of(self.topic, PARTITIONS), hold=0.0)
         share = 1 - off_rack(self.cluster, owned, MEMBERS) / PARTITIONS
         return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
 

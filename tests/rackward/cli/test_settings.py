@@ -144,14 +144,6 @@ def test_errors_of_contexts(
         read_settings({"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml"), **variables}, "none")
 
 
-def test_the_context_is_an_option_and_a_variable(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(CONTEXTS.replace("kafka:9092", "localhost:1"))
-    file = {"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml")}
-    for arguments, variables in ((["--context", "prod"], {}), ([], {"RACKWARD_CONTEXT": "prod"})):
-        result = CliRunner().invoke(app, [*arguments, "groups", "list"], env=file | variables)
-        assert "localhost:1 refused the connection" in str(result.exception)
-
-
 def test_subcommands_get_settings_of_their_options() -> None:
     values = {"RACKWARD_TIMEOUT": 5.0, "RACKWARD_SPARK_MASTER": "local[1]"}
     traffic = option_defaults(_root_command("traffic"), values)
@@ -164,24 +156,25 @@ def test_subcommands_get_settings_of_their_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "server"),
     [
-        ((), {}, "localhost:1"),
-        ((), {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"}, "localhost:2"),
+        (["groups", "list"], {}, "localhost:1"),
+        (["groups", "list"], {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"}, "localhost:2"),
         (
-            ("--bootstrap-server", "localhost:3"),
+            ["groups", "list", "--bootstrap-server", "localhost:3"],
             {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"},
             "localhost:3",
         ),
+        (["groups", "list"], {"RACKWARD_CONTEXT": "prod"}, "localhost:4"),
+        (["--context", "prod", "groups", "list"], {}, "localhost:4"),
     ],
 )
 def test_options_override_variables_and_variables_the_file(
-    tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], server: str
+    tmp_path: Path, arguments: list[str], variables: dict[str, str], server: str
 ) -> None:
     path = tmp_path / "a.toml"
-    path.write_text('bootstrap_server = "localhost:1"\ntimeout = 1')
+    prod = '[contexts.prod]\nbootstrap_server = "localhost:4"'
+    path.write_text(f'bootstrap_server = "localhost:1"\ntimeout = 1\n{prod}')
     result = CliRunner().invoke(
-        app,
-        ["groups", "list", *arguments],
-        env={"RACKWARD_CONFIG_FILE": str(path), **variables},
+        app, arguments, env={"RACKWARD_CONFIG_FILE": str(path), **variables}
     )
     assert result.exit_code == 1
     assert f"{server} refused the connection" in str(result.exception)
