@@ -20,6 +20,7 @@ from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
 from rackward.cli.commands import command_group
+from rackward.cli.options import KeepLogs
 from rackward.cli.output import check_folder, stderr, write_page
 from rackward.testing.kafka_jars import KAFKA_VERSION
 
@@ -88,12 +89,7 @@ def run_bench(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")
     ] = Path("bench-results"),
-    keep_logs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
-        ),
-    ] = None,
+    keep_logs: KeepLogs = None,
 ) -> None:
     """Measure the bytes across racks of many assignors and clients on real clusters.
 

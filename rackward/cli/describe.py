@@ -19,15 +19,7 @@ from placement_core.audit import Finding, Kind
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions
-from rackward.cli.output import (
-    escape_controls,
-    number,
-    print_json,
-    rack_name,
-    stdout,
-    table,
-    text,
-)
+from rackward.cli.output import escape_controls, number, print_json, rack_name, stdout, table, text
 from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range, replicas_text
 from rackward.kafka import (
     AdminConnection,

@@ -24,13 +24,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, ClusterState, read_state
-from rackward.reassignment import (
-    ExecutionOptions,
-    LiveCluster,
-    Plan,
-    PlanKind,
-    check_preconditions,
-)
+from rackward.reassignment import ExecutionOptions, LiveCluster, Plan, PlanKind, check_preconditions
 from rackward.reassignment.plan import display_name, load_plan
 
 app = command_group("Move partition leaders to the racks of their consumers.")

@@ -204,7 +204,14 @@ def plan(
     the plan has the one with the most even leaders per broker, then the fewest changes; with
     current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
-    _check_options(group, readers, mapping, topics.topics, assignment)
+    if bool(group) == (readers is not None):
+        raise InvalidOptionError("specify --group (repeatable) or --readers")
+    if readers is not None and topics.topics is None:
+        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
+    if mapping is not None and not group:
+        raise InvalidOptionError("--mapping is for the members of groups: give --group")
+    if assignment is not None and not group:
+        raise InvalidOptionError("--assignment is that of groups: give --group")
     if max_byte_imbalance is not None and weights is not Weights.BYTES:
         raise InvalidOptionError("--max-byte-imbalance needs --weights bytes")
     if writers_cluster is not None and writers_from is None:
@@ -302,23 +309,6 @@ def plan(
             "--max-imbalance permits, or --max-byte-imbalance moves leaders: the plan may not have "
             "the best locality."
         )
-
-
-def _check_options(
-    group: Sequence[str] | None,
-    readers: str | None,
-    mapping: str | None,
-    topics: str | None,
-    assignment: AssignmentKind | None,
-) -> None:
-    if bool(group) == (readers is not None):
-        raise InvalidOptionError("specify --group (repeatable) or --readers")
-    if readers is not None and topics is None:
-        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
-    if mapping is not None and not group:
-        raise InvalidOptionError("--mapping is for the members of groups: give --group")
-    if assignment is not None and not group:
-        raise InvalidOptionError("--assignment is that of groups: give --group")
 
 
 def _read_readers(

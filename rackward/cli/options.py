@@ -80,24 +80,17 @@ class ClusterOptions:
 
     def properties(self) -> dict[str, object]:
         """Return the connection properties. Raises InvalidOptionError."""
-        return connection_properties(self.bootstrap_server, self.command_config)
+        properties: dict[str, object] = {}
+        if self.command_config is not None:
+            properties |= read_config_file(self.command_config)
+        if self.bootstrap_server is not None:
+            server_list(self.bootstrap_server, "--bootstrap-server")
+            properties["bootstrap.servers"] = self.bootstrap_server
+        return properties
 
 
 _MAX_FILE_BYTES = 1 << 20
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-
-
-def connection_properties(
-    bootstrap_server: str | None, command_config: Path | None
-) -> dict[str, object]:
-    """Return the connection properties that the options give. Raises InvalidOptionError."""
-    properties: dict[str, object] = {}
-    if command_config is not None:
-        properties |= read_config_file(command_config)
-    if bootstrap_server is not None:
-        server_list(bootstrap_server, "--bootstrap-server")
-        properties["bootstrap.servers"] = bootstrap_server
-    return properties
 
 
 def read_config_file(path: Path) -> dict[str, str]:
@@ -126,6 +119,14 @@ def read_config_file(path: Path) -> dict[str, str]:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
 AllPartitions = Annotated[
     bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
+]
+
+
+KeepLogs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
+    ),
 ]
 
 

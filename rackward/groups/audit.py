@@ -464,7 +464,7 @@ class Auditor:
         at_best = structs.replace(row.now)
         if group.kind is not GroupKind.SHARE:
             best = partition_readers(explanation.best, explained.readers)
-            at_best = self._reads(row, _single(best))
+            at_best = self._reads(row, best)
         findings = (
             AuditFinding(each.reason, each.rack, each.count, finding_text(group, each))
             for each in explanation.findings
@@ -555,7 +555,7 @@ class Auditor:
             by_topic[tp.topic][tp.partition] = leader_racks[tp]
         plan = reference_assignor(group).assign(explained.members, by_topic)
         owners = partition_readers(plan.partitions, explained.readers)
-        return self._reads(row, _single(owners), leader_racks)
+        return self._reads(row, owners, leader_racks)
 
     def _steps(
         self, row: GroupAudit, explained: ExplainedGroup, sharing: Sequence[str]
@@ -598,10 +598,6 @@ class _Layout:
     racks: LeaderRacks
     all_local: frozenset[str]
     proved: bool
-
-
-def _single(owners: Mapping[TopicPartition, Reader]) -> Owners:
-    return {tp: (reader,) for tp, reader in owners.items()}
 
 
 def _off_rack(rows: Iterable[GroupAudit]) -> int:

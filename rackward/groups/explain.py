@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import msgspec
 
@@ -228,7 +229,8 @@ class ExplainedGroup:
         ``mapping`` is the option ``--mapping``, for the commands that are recommended.
         """
         group, explanation = self.group, self.explanation
-        current = _current_readers(group, self.readers)
+        assigned = {member.id: member.assignment for member in group.members}
+        current = partition_readers(assigned, self.readers)
         leaders = _sources(self.view, current, {})
         members = [self._member(member) for member in group.members]
         sources = _sources(self.view, current, self.in_sync)
@@ -274,7 +276,7 @@ class ExplainedGroup:
             for number in numbers
             if (tp := TopicPartition(topic, number)) in self.view.replicas
         ]
-        sources = _sources(self.view, dict.fromkeys(owned, reader), self.in_sync)
+        sources = _sources(self.view, dict.fromkeys(owned, (reader,)), self.in_sync)
         crossed = [is_off_rack(source, reader.rack) for source in sources.values()]
         return MemberLocality(
             id=member.id,
@@ -289,11 +291,7 @@ class ExplainedGroup:
         )
 
     def _racks(self, members: Sequence[MemberLocality]) -> list[RackLocality]:
-        broker_racks = self.view.racks()
-        leaders = Counter(
-            None if (leader := self.view.leader(tp)) is None else broker_racks.get(leader)
-            for tp in self.view.replicas
-        )
+        leaders = Counter(chain.from_iterable(self.view.leader_racks().values()))
         rows = []
         for rack in sorted({*leaders, *(each.rack for each in members)}, key=rackless_last):
             there = [each for each in members if each.rack == rack]
@@ -409,7 +407,8 @@ def explain_group(
     if group.kind is GroupKind.SHARE:
         explanation = _explain_shared(group, view, host_racks, remedies=remedies)
         return ExplainedGroup(group, readers, explanation, view)
-    current = _current_readers(group, readers)
+    assigned = {member.id: member.assignment for member in group.members}
+    current = partition_readers(assigned, readers)
     leaders, sources = _sources(view, current, {}), _sources(view, current, in_sync)
     leader_racks = view.leader_racks()
     for tp, rack in sources.items():
@@ -417,7 +416,7 @@ def explain_group(
     explanation = explain(
         members_of(group, readers),
         leader_racks,
-        {member.id: member.assignment for member in group.members},
+        assigned,
         reference_assignor(group),
         leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
         replica_unknown={
@@ -431,7 +430,8 @@ def explain_group(
         # Whoever gets a partition may be served by a follower.
         best = partition_readers(explanation.best, readers)
         crossed = [
-            is_off_rack(rack, best[tp].rack) for tp, rack in _sources(view, best, in_sync).items()
+            is_off_rack(rack, best[tp][0].rack)
+            for tp, rack in _sources(view, best, in_sync).items()
         ]
         optimum, local = crossed.count(True), crossed.count(False)
         explanation = replace(
@@ -511,20 +511,16 @@ def _explain_shared(
     )
 
 
-def _current_readers(group: Group, readers: Mapping[str, Reader]) -> dict[TopicPartition, Reader]:
-    return partition_readers({each.id: each.assignment for each in group.members}, readers)
-
-
 def _sources(
     view: ClusterView,
-    readers: Mapping[TopicPartition, Reader],
+    readers: Mapping[TopicPartition, tuple[Reader, ...]],
     in_sync: Mapping[TopicPartition, frozenset[str]],
 ) -> dict[TopicPartition, str | None]:
-    """Return the rack that each partition with a leader is read from."""
+    """Return the rack that each partition with a leader is read from, by its one reader."""
     leaders, racks = view.known_leaders, view.racks()
     return {
         tp: source_rack(reader.rack, racks.get(leaders[tp]), in_sync.get(tp, ()), reader.sends_rack)
-        for tp, reader in readers.items()
+        for tp, (reader,) in readers.items()
         if tp in leaders
     }
 

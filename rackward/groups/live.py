@@ -16,13 +16,7 @@ from rackward.groups.audit import Auditor, check_patterns
 from rackward.groups.audit_report import AuditReport, GroupAudit
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import is_stable, topics_read
-from rackward.groups.reading import (
-    ClusterReading,
-    Sample,
-    read_cluster,
-    read_sample,
-    watched_rates,
-)
+from rackward.groups.reading import ClusterReading, Sample, read_cluster, read_sample, watched_rates
 from rackward.kafka import AdminConnection
 from rackward.kafka.groups import Group
 from rackward.kafka.tolerant_reader import TolerantReader

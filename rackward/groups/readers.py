@@ -231,17 +231,9 @@ def current_readers(
 ) -> dict[TopicPartition, tuple[Reader, ...]]:
     """Return who reads each partition: in a share group one or more members, each an equal part;
     in any other group the one that owns it."""
+    assigned = {member.id: member.assignment for member in group.members}
     readers = readers_by_id(group, host_racks)
-    if group.kind is not GroupKind.SHARE:
-        assigned = {member.id: member.assignment for member in group.members}
-        return {tp: (reader,) for tp, reader in partition_readers(assigned, readers).items()}
-    reads: dict[TopicPartition, tuple[Reader, ...]] = {}
-    for member in group.members:
-        for topic, numbers in member.assignment.items():
-            for number in numbers:
-                tp = TopicPartition(topic, number)
-                reads[tp] = (*reads.get(tp, ()), readers[member.id])
-    return dict(sorted(reads.items()))
+    return partition_readers(assigned, readers, shared=group.kind is GroupKind.SHARE)
 
 
 def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
@@ -282,18 +274,22 @@ def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
 
 
 def partition_readers(
-    assigned: Mapping[str, Mapping[str, Sequence[int]]], readers: Mapping[str, Reader]
-) -> dict[TopicPartition, Reader]:
-    """Return the readers of the partitions that exactly one member owns, sorted by partition.
+    assigned: Mapping[str, Mapping[str, Sequence[int]]],
+    readers: Mapping[str, Reader],
+    *,
+    shared: bool = False,
+) -> dict[TopicPartition, tuple[Reader, ...]]:
+    """Return who reads each partition, sorted by partition.
 
-    ``assigned`` is member id to topic to partitions.
+    ``assigned`` is member id to topic to partitions. Nobody reads a partition that several members
+    own, unless members may share partitions.
     """
-    owners: dict[TopicPartition, list[str]] = {}
+    owners: dict[TopicPartition, list[Reader]] = {}
     for member, share in assigned.items():
         for topic, numbers in share.items():
             for number in numbers:
-                owners.setdefault(TopicPartition(topic, number), []).append(member)
-    return {tp: readers[ids[0]] for tp, ids in sorted(owners.items()) if len(ids) == 1}
+                owners.setdefault(TopicPartition(topic, number), []).append(readers[member])
+    return {tp: tuple(own) for tp, own in sorted(owners.items()) if shared or len(own) == 1}
 
 
 def in_sync_racks(

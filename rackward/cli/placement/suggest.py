@@ -126,8 +126,18 @@ def suggest(
     The service uses its configured placement strategy and rack source, and the brokers that are
     live now.
     """
-    _check_output(topic, output, as_json)
-    tls = _parse_tls(ca_file, cert_file, key_file)
+    if (topic is None) != (output is None):
+        raise InvalidOptionError("--topic and --output belong together: give both, or neither")
+    if output == STDIO and as_json:
+        raise InvalidOptionError("--output - and --json both write to stdout: give one of the two")
+    tls = None
+    if ca_file is not None and cert_file is not None:
+        tls = MutualTls(ca_file, cert_file, key_file)
+    elif (ca_file, cert_file, key_file) != (None, None, None):
+        raise InvalidOptionError(
+            "the service uses mutual TLS: give --ca-file and --cert-file (and --key-file, if the "
+            "key is in another file)"
+        )
     racks = _read_racks(cluster, topic, partitions)
     rows = create_replica_placement(
         service,
@@ -171,26 +181,6 @@ def _read_racks(
                 "give that number"
             )
     return state.view.racks()
-
-
-def _check_output(topic: str | None, output: str | None, as_json: bool) -> None:
-    if (topic is None) != (output is None):
-        raise InvalidOptionError("--topic and --output belong together: give both, or neither")
-    if output == STDIO and as_json:
-        raise InvalidOptionError("--output - and --json both write to stdout: give one of the two")
-
-
-def _parse_tls(
-    ca_file: str | None, cert_file: str | None, key_file: str | None
-) -> MutualTls | None:
-    if ca_file is None and cert_file is None and key_file is None:
-        return None
-    if ca_file is None or cert_file is None:
-        raise InvalidOptionError(
-            "the service uses mutual TLS: give --ca-file and --cert-file (and --key-file, if the "
-            "key is in another file)"
-        )
-    return MutualTls(ca_file, cert_file, key_file)
 
 
 def _write_reassignment(topic: str, rows: ReplicaLists, output: str) -> None:
