@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.cli.conftest import MakeTopic
+from integration.cli.conftest import MakeTopic, wait_until_stable
 from integration.support.clients import KafkaPython, MakeClient, PartitionId, partitions_of
 from integration.support.collecting import has_new_protocol, new_protocol, with_stable_state
 from integration.support.command_line import one_line, rackward, running
@@ -84,12 +84,6 @@ class Groups:
     def ids(self) -> dict[str, str]:
         return {kind: group.id for kind, group in self.groups.items()}
 
-    def are_stable(self) -> bool:
-        """Return whether brokers report an assignment of each group."""
-        listed = rackward(self.cluster, "groups", "list", *self.ids.values(), "--json").json
-        reasons = {row["group"]: row["reason"] for row in listed["groups"]}
-        return reasons == dict.fromkeys(self.ids.values())
-
     def off_rack(self) -> dict[str, int]:
         """Return the off-rack partitions of each group, counted without rackward."""
         counts = {}
@@ -127,7 +121,7 @@ def side_by_side(shared_three_brokers: Cluster) -> Iterator[Groups]:
         for kind, group in groups.items():
             group.settle(partitions_of(topics[kind], PARTITIONS), hold=2.0)
         together = Groups(cluster, groups, topics, members)
-        wait_until(together.are_stable, TEST_TIMEOUT, "brokers report all groups as stable")
+        wait_until_stable(cluster, together.ids.values(), len(RACKS))
         yield together
 
 

@@ -22,11 +22,7 @@ from integration.support.collecting import librdkafka, new_protocol
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.program_clients import RANGE, Java
-from integration.support.racks import (
-    off_rack,
-    wait_for_leaders,
-    wait_for_members,
-)
+from integration.support.racks import off_rack, wait_for_leaders, wait_for_members
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

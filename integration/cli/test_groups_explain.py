@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.cli.conftest import MakeTopic
 from integration.support.clients import partitions_of
-from integration.support.collecting import new_protocol
-from integration.support.command_line import one_line, rackward
+from integration.support.command_line import rackward
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import (
@@ -119,40 +117,3 @@ def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str
         assert (
             led == {"a": 10, "c": 1} == {each.rack: each.count for each in last.explain().findings}
         )
-
-
-@pytest.mark.new_protocol
-def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> None:
-    # Kafka's own assignors consider replicas, which all racks have: leaders' racks are random.
-    with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
-        for name, rack in MEMBERS.items():
-            group.start(name, rack)
-        owned = group.settle(partitions_of(topic, 12))
-        explanation = explain(cluster, group)
-        assert (explanation["type"], explanation["optimum"]) == ("consumer", 6)
-        assert explanation["off_rack"] == off_rack(cluster, owned, MEMBERS)
-        assert sum(each["count"] for each in explanation["findings"]) == explanation["off_rack"]
-        better = any(each["reason"] == "not-optimal" for each in explanation["findings"])
-        assert better == (explanation["off_rack"] > 6)
-
-
-def test_other_assignors_and_unexplainable_groups(cluster: Cluster, topic: str) -> None:
-    foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
-    with foreign as group:
-        group.start("m1")
-        group.settle(partitions_of(topic, 12))
-        rackless = explain(cluster, group)
-        assert rackless["protocol"] == "range"
-        assert rackless["reference_assignor"] == "leader-rack-aware-range"
-        assert [each["reason"] for each in rackless["findings"]] == ["rackless-member"]
-        assert rackless["findings"][0]["count"] == 12
-        mapped = explain(cluster, group, "--mapping", "127.0.0.0/8=b")
-        assert {each["rack"]: each["reason"] for each in mapped["findings"]} == {
-            "a": "no-member-in-rack",
-            "c": "no-member-in-rack",
-        }
-        assert "see --mapping" in rackward(cluster, "groups", "explain", group.id).out
-    empty = rackward(cluster, "groups", "explain", group.id, status=2)
-    assert "has no members" in one_line(empty)
-    absent = rackward(cluster, "groups", "explain", "absent", status=2)
-    assert "does not exist" in one_line(absent)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from integration.cli.conftest import wait_until_stable
 from integration.support.clients import partitions_of
 from integration.support.collecting import with_stable_state
 from integration.support.command_line import one_line, rackward, running
@@ -21,7 +22,6 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import off_rack
 from integration.support.topics import create_topic, delete_topic, fill, new_name
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 6
 ROWS = [[n % 3, (n + 1) % 3, (n + 2) % 3] for n in (0, 0, 0, 0, 1, 2)]
@@ -50,13 +50,7 @@ def groups(shared_three_brokers: Cluster) -> Iterator[Groups]:
                 group.start(name, rack if number == RACKLESS else None)
         for group in made:
             group.settle(partitions_of(topic, PARTITIONS), hold=1.0)
-        names = [group.id for group in made]
-
-        def are_stable() -> bool:
-            listed = rackward(cluster, "groups", "list", *names, "--json").json["groups"]
-            return all(row["reason"] is None and row["members"] == 2 for row in listed)
-
-        wait_until(are_stable, TEST_TIMEOUT, "brokers report all groups as stable")
+        wait_until_stable(cluster, [group.id for group in made], len(NAMES))
         yield topic, made
 
 

@@ -17,15 +17,10 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.structs import OffsetAndMetadata
 
+from integration.cli.conftest import layout
 from integration.support.clients import PartitionId, partitions_of
 from integration.support.collecting import read_table
 from integration.support.command_line import Done, one_line, rackward
@@ -48,7 +43,7 @@ from integration.support.secured import (
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
 from rackward.cli.lead import show_status
-from rackward.cli.options import connection_properties
+from rackward.cli.options import ClusterOptions
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from rackward.testing import LocalCluster
@@ -83,12 +78,6 @@ class Secured:
     def error_line(self, listener: str, config: str, *arguments: str) -> str:
         """Run a command that fails; return its error line."""
         return one_line(self.run(listener, config, *arguments, status=2))
-
-    def replicas(self, topic: str) -> dict[str, list[int]]:
-        """Return the replicas by partition, as in the JSON of the command."""
-        self.cluster.await_metadata()
-        replicas = self.cluster.view([topic]).replicas
-        return {str(tp.partition): list(row) for tp, row in replicas.items()}
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +231,7 @@ def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     done = secured.run("plain", plain("bob"), *add)
     assert "Pending replicas of these topics are not considered" in done.err
     assert "grant this user Describe on _rackward_pending_replicas" in done.err
-    assert len(secured.replicas(topic)) == 2
+    assert len(layout(secured.cluster, topic)) == 2
 
 
 def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
@@ -301,9 +290,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             f"security.protocol=SASL_SSL\nssl.ca.location={secured.files['ca']}\n{login}"
         )
 
-    def read() -> dict[str, object]:
-        return connection_properties(where, path)
-
+    read = ClusterOptions(where, path).properties
     rotate("first")
     write("first")
     with membership_times(), Proxy() as proxy:
@@ -401,9 +388,9 @@ def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
     line = secured.error_line("plain", plain("alice", "alice secret"), *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
-    assert secured.replicas(topic) == {}
+    assert layout(secured.cluster, topic) == {}
     output = secured.run("plain", plain("alice", "alice secret"), *create, "--ignore-racks").json
-    replicas = secured.replicas(topic)
+    replicas = layout(secured.cluster, topic)
     assert replicas == output["topics"][0]["replicas"]
     assert len(replicas) == 4
 

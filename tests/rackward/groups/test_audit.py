@@ -39,8 +39,17 @@ def reading(state: ClusterState, *groups: Group) -> ClusterReading:
     return ClusterReading(state, tuple(readings))
 
 
-def audit(read: ClusterReading, rates: ReadRates | None = None) -> AuditReport:
-    return audit_reading(read, rates or ReadRates(), PriceTable(), HostRacks())
+def audit(
+    read: ClusterReading,
+    rates: ReadRates | None = None,
+    prices: PriceTable | None = None,
+    mapping: str | None = None,
+    **options: Any,
+) -> AuditReport:
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    return audit_reading(
+        read, rates or ReadRates(), prices or PriceTable(), host_racks, mapping=mapping, **options
+    )
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -152,7 +161,7 @@ def test_costs_and_totals() -> None:
         committed={"near": {TopicPartition("t", 3): 2e6}},
         watched_seconds=10.0,
     )
-    report = audit_reading(reading(STATE, near, far), rates, prices, HostRacks())
+    report = audit(reading(STATE, near, far), rates, prices)
     assert [row.group for row in report.groups] == ["far", "near"]
     costly, cheap = report.groups
     # Partitions 5 (c to a), 2 and 3 (a to c), and then 4, 0 and 1 between a and b.
@@ -275,13 +284,7 @@ def test_brokers_and_members_without_racks() -> None:
     assert [step.kind for step in report.steps][:2] == kinds
     assert report.steps[0].text.startswith("1 group sends no rack")
     assert report.steps[1].lines == ("--mapping 10.0.0.1=RACK",)
-    mapped = audit_reading(
-        reading(STATE, rackless),
-        rates,
-        PriceTable(),
-        HostRacks.parse_option("--mapping", "10.0.0.0/8=b"),
-        mapping="10.0.0.0/8=b",
-    ).groups[0]
+    (mapped,) = audit(reading(STATE, rackless), rates, mapping="10.0.0.0/8=b").groups
     assert (mapped.rackless_members, now(mapped).off_rack) == (0, 5)
     assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
 
@@ -291,7 +294,7 @@ def test_writes_with_all_steps_have_the_leaders_of_the_layout() -> None:
     shares = group("g", [(0, 1), (2, 3), (4, 5)])
     in_a = replace(shares, members=tuple(replace(each, rack="a") for each in shares.members))
     rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6))
-    report = audit_reading(reading(STATE, in_a), rates, PriceTable(), HostRacks())
+    report = audit(reading(STATE, in_a), rates)
     assert report.totals.layout is not None
     assert report.totals.layout.off_rack == 0
     assert report.writes is not None
@@ -304,9 +307,7 @@ def test_writes_with_all_steps_have_the_leaders_of_the_layout() -> None:
     text = dict(write_lines(report, Currency("$")))["Rack-aware writes"]
     assert text == "save $210 a month, and with all steps $105"
     # All that is written comes from a.
-    report = audit_reading(
-        reading(STATE, in_a), rates, PriceTable(), HostRacks(), writers=parse_writers(["a=1"])
-    )
+    report = audit(reading(STATE, in_a), rates, writers=parse_writers(["a=1"]))
     assert report.writes is not None
     assert (report.writes.crossing, report.writes.rack_aware_cost) == (2e6, 0.0)
     assert "Producers are assumed a 1, and to write without keys." in report.rates.assumptions
@@ -320,14 +321,9 @@ def test_groups_share_topics_through_other_groups() -> None:
 
 def test_the_figures_now_alone() -> None:
     far = group("far", [(4, 5), (0, 1), (2, 3)])
-    report = audit_reading(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
+    report = audit(reading(STATE, far), best=False)
     (row,) = report.groups
-    assert (now(row).off_rack, row.assignor, row.layout, row.steps) == (
-        6,
-        None,
-        None,
-        (),
-    )
+    assert (now(row).off_rack, row.assignor, row.layout, row.steps) == (6, None, None, ())
     assert report.findings == ()
 
 
@@ -336,12 +332,9 @@ SELECTORS = dict.fromkeys(range(6), RACK_AWARE_SELECTOR)
 
 def audit_with_selectors(*groups: Group, mapping: str | None = None, **fields: Any) -> AuditReport:
     """Return an audit of brokers with a replica selector; 1 MB/s is written to each partition."""
-    return audit_reading(
-        replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields}),
-        ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6)),
-        PriceTable(),
-        HostRacks.parse_option("--mapping", mapping),
-    )
+    read = replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields})
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6))
+    return audit(read, rates, mapping=mapping)
 
 
 def test_members_that_send_a_rack_read_from_followers() -> None:
