@@ -201,7 +201,10 @@ def describe(
     Topics are listed one per line, unhealthy ones first. Partitions are listed if topics are named
     or with --unhealthy, up to 60; --all-partitions lists them all.
     """
-    pattern = _parse_pattern(match)
+    try:
+        pattern = None if match is None else re.compile(match)
+    except re.error as error:
+        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error
     with cluster.connect() as admin:
         description = _read_description(
             admin,
@@ -480,12 +483,3 @@ def _partition_table(description: TopicsDescription, topics: Sequence[DescribedT
                 each.note_text,
             )
     return rows
-
-
-def _parse_pattern(match: str | None) -> re.Pattern[str] | None:
-    if match is None:
-        return None
-    try:
-        return re.compile(match)
-    except re.error as error:
-        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error

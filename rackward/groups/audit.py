@@ -329,20 +329,17 @@ class Auditor:
             for reader in readers:
                 pair = self._source(tp, reader, leader_racks), reader.rack
                 if pair not in self._pairs:
-                    self._pairs[pair] = self._price(*pair)
-                off_rack, price = self._pairs[pair]
+                    off_rack = is_off_rack(*pair)
+                    price = self.prices.price(self.cluster, *pair) if off_rack else None
+                    self._pairs[pair] = off_rack, price or 0.0
+                off_rack, per_gb = self._pairs[pair]
                 kind = 2 if off_rack is None else int(off_rack)
                 counts[kind] += 1
                 sums[kind] += rate
-                cost += rate * price
+                cost += rate * per_gb
         return CrossRackReads(
             counts[0], counts[1], counts[2], sums[0], sums[1], sums[2], cost * GB_A_MONTH
         ).rounded()
-
-    def _price(self, source: str | None, member: str | None) -> tuple[bool | None, float]:
-        off_rack = is_off_rack(source, member)
-        price = self.prices.price(self.cluster, source, member) if off_rack else None
-        return off_rack, price or 0.0
 
     def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         return [tp for topic in topics for tp in self.by_topic.get(topic, ())]

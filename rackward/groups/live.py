@@ -148,11 +148,12 @@ def live_groups(
             (*known.history, crossing)[-MAX_HISTORY:],
         )
     gone = before.keys() - groups.keys() if reading.faults else ()
-    return (*groups.values(), *(_stale(before[name]) for name in gone))
-
-
-def _stale(group: LiveGroup) -> LiveGroup:
-    return replace(group, stale=True, history=(*group.history, None)[-MAX_HISTORY:])
+    stale = (
+        replace(each, stale=True, history=(*each.history, None)[-MAX_HISTORY:])
+        for name, each in before.items()
+        if name in gone
+    )
+    return (*groups.values(), *stale)
 
 
 def _described(reading: ClusterReading) -> dict[str, Group]:

@@ -40,30 +40,6 @@ PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file
 OptionalPlanArgument = Annotated[
     str | None, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")
 ]
-ReassignmentFile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain the "
-        "state that it was made for, so only its target is checked.",
-    ),
-]
-Additional = Annotated[
-    bool,
-    typer.Option(
-        "--additional",
-        help="Run beside reassignments that are not the plan's, and replace those of the plan's "
-        "partitions.",
-    ),
-]
-AdoptThrottle = Annotated[
-    bool,
-    typer.Option(
-        "--adopt-throttle",
-        help="Resume after a run that was killed: adopt the throttle that it has set, or remove "
-        "it. Not while that run goes on.",
-    ),
-]
 
 APPLY_STATUSES = """\
 Exit status: 0 success, verified; 1 the result differs from the plan, or declined at the prompt; 2
@@ -269,10 +245,31 @@ COMMAND = "placement apply"
 def apply(
     plan: OptionalPlanArgument = None,
     *,
-    reassignment_json_file: ReassignmentFile = None,
+    reassignment_json_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain "
+            "the state that it was made for, so only its target is checked.",
+        ),
+    ] = None,
     batches: BatchOptions,
-    additional: Additional = False,
-    adopt_throttle: AdoptThrottle = False,
+    additional: Annotated[
+        bool,
+        typer.Option(
+            "--additional",
+            help="Run beside reassignments that are not the plan's, and replace those of the "
+            "plan's partitions.",
+        ),
+    ] = False,
+    adopt_throttle: Annotated[
+        bool,
+        typer.Option(
+            "--adopt-throttle",
+            help="Resume after a run that was killed: adopt the throttle that it has set, or "
+            "remove it. Not while that run goes on.",
+        ),
+    ] = False,
     run: ExecutionRunOptions,
     cluster: ClusterOptions,
 ) -> None:

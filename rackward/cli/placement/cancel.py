@@ -107,33 +107,27 @@ def cancel(
             reassignments = read_reassignments(admin)
             state = read_state(admin, {tp.topic for tp in reassignments}, reassignments=False)
             cancellation = Cancellation.of_all(reassignments, state)
-        _run(cancellation, state, live, run)
-
-
-def _run(
-    cancellation: Cancellation, state: ClusterState, cluster: LiveCluster, options: RunOptions
-) -> None:
-    console = table_console(options.as_json)
-    settings = cluster.throttle.read_all()
-    in_force, throttled = settings.summary, bool(settings.default.markers)
-    _show(cancellation, state, console, in_force, throttled=throttled)
-    if options.as_json:
-        planned = PlannedCancellation(
-            len(cancellation.others),
-            planned_partitions(cancellation.moves.values(), state.view, {}),
-        )
-        print_json_line(COMMAND, "planned", PlannedRun(options.dry_run, in_force), planned)
-    if options.dry_run:
-        console.print("Dry run: nothing was changed.")
-        return
-    if cancellation.moves:
-        count = format_count(len(cancellation.moves), "partition")
-        confirm(f"Restore the former replicas of {count}?", options.yes)
-    elif throttled:
-        confirm("Remove the throttle?", options.yes)
-    emit = progress_reporter(COMMAND, console, "", options.as_json)
-    result = execute_cancellation(cancellation, cluster, emit)
-    print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
+        console = table_console(run.as_json)
+        settings = live.throttle.read_all()
+        in_force, throttled = settings.summary, bool(settings.default.markers)
+        _show(cancellation, state, console, in_force, throttled=throttled)
+        if run.as_json:
+            planned = PlannedCancellation(
+                len(cancellation.others),
+                planned_partitions(cancellation.moves.values(), state.view, {}),
+            )
+            print_json_line(COMMAND, "planned", PlannedRun(run.dry_run, in_force), planned)
+        if run.dry_run:
+            console.print("Dry run: nothing was changed.")
+            return
+        if cancellation.moves:
+            count = format_count(len(cancellation.moves), "partition")
+            confirm(f"Restore the former replicas of {count}?", run.yes)
+        elif throttled:
+            confirm("Remove the throttle?", run.yes)
+        emit = progress_reporter(COMMAND, console, "", run.as_json)
+        result = execute_cancellation(cancellation, live, emit)
+        print_result(COMMAND, result, console, run.as_json, "as before", live.throttle)
 
 
 def _show(

@@ -176,7 +176,9 @@ def show_audit(report: Audit, console: Console, *, reassigning: int = 0) -> None
         + (f"; {reassigning:,} being reassigned" if reassigning else ""),
         style="bold",
     )
-    for shown in (_figure_table(figures), _load_table(report)):
+    load = table("rack", *map(number, ("broker", "replicas", "leaders", "preferred\nleaders")))
+    add_load_rows(load, report.racks, report.brokers, ("replicas", "leaders", "preferred"))
+    for shown in (_figure_table(figures), load):
         console.print()
         console.print(shown)
     console.print()
@@ -200,12 +202,6 @@ def _figure_table(figures: Figures) -> Table:
     rows.add_row("not led by the preferred replica", text(figures.not_preferred))
     if figures.against_rack_rules is not None:
         rows.add_row("not spread over racks", text(figures.against_rack_rules))
-    return rows
-
-
-def _load_table(report: Audit) -> Table:
-    rows = table("rack", *map(number, ("broker", "replicas", "leaders", "preferred\nleaders")))
-    add_load_rows(rows, report.racks, report.brokers, ("replicas", "leaders", "preferred"))
     return rows
 
 
