@@ -458,29 +458,31 @@ def _explain_shared(
     """
     reads = current_readers(group, host_racks)
     racks, leaders = view.racks(), view.known_leaders
-    found: dict[Reason | None, list[TopicPartition]] = {}
+    found: dict[Reason, list[TopicPartition]] = {}
+    local = 0
     for tp in sorted(view.replicas):
         leader_rack = racks.get(leaders.get(tp, -1))
         for reader in reads.get(tp, (None,)):
             if reader is None:
-                reason: Reason | None = Reason.UNREAD
+                reason = Reason.UNREAD
             elif tp not in leaders:
                 reason = Reason.NO_LEADER
             elif parse_rack(leader_rack) is None:
                 reason = Reason.RACKLESS_BROKER
             elif parse_rack(reader.rack) is None:
                 reason = Reason.RACKLESS_MEMBER
+            elif is_off_rack(leader_rack, reader.rack):
+                reason = Reason.NOT_OPTIMAL
             else:
-                reason = Reason.NOT_OPTIMAL if is_off_rack(leader_rack, reader.rack) else None
+                local += 1
+                continue
             found.setdefault(reason, []).append(tp)
-    local = len(found.pop(None, ()))
-    unmet = {reason: tps for reason, tps in found.items() if reason is not None}
-    off_rack = len(unmet.get(Reason.NOT_OPTIMAL, ()))
-    unread = len(unmet.get(Reason.UNREAD, ()))
-    partitions = local + sum(map(len, unmet.values()))
+    off_rack = len(found.get(Reason.NOT_OPTIMAL, ()))
+    unread = len(found.get(Reason.UNREAD, ()))
+    partitions = local + sum(map(len, found.values()))
     fit = fit_leaders(view, current_assignment(group, host_racks), off_rack) if remedies else None
     findings = []
-    for reason, tps in sorted(unmet.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
+    for reason, tps in sorted(found.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
         by_topics = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
         members = tuple(
             sorted(
