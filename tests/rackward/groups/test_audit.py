@@ -222,6 +222,7 @@ def test_members_of_a_share_group_read_equal_parts() -> None:
     explained = explain_group(share, view_of(share, STATE.view), HostRacks()).explanation
     counts = {finding.reason: finding.count for finding in explained.findings}
     assert counts == {Reason.NOT_OPTIMAL: 5, Reason.UNREAD: 1}
+    assert (explained.unknown, explained.unread, explained.unknown_at_best) == (0, 1, 1)
     (fit,) = explained.findings[0].remedies
     assert (fit.kind, fit.off_rack_after) == (RemedyKind.FIT_LEADERS, 2)
 
