@@ -22,6 +22,21 @@ from tests.support.waiting import TEST_TIMEOUT
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
 
+def python(
+    *arguments: str, out: Any = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run an interpreter with further environment variables."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=2 * TEST_TIMEOUT,
+        check=False,
+        env={**PLAIN, **variables},
+    )
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert rackward.cli.main.run(["--version"]) == 0
     assert capsys.readouterr().out == "rackward 0.1.0\n"
@@ -86,14 +101,7 @@ from rackward.cli.main import app
 for page in {pages!r}:
     app([*page, "--help"], standalone_mode=False)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=2 * TEST_TIMEOUT,
-        check=False,
-        env=PLAIN,
-    )
+    done = python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage: ") == len(pages)
     # No types of Python, no comparisons, no floats that are whole.
@@ -165,18 +173,9 @@ def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) ->
         "cli.app = app\n"
         "cli.main()\n"
     )
-    environment = {**PLAIN, "PYTHONIOENCODING": "ascii"}
     for path, status in ((tmp_path / "out", 0), (Path("/dev/full"), 2)):
         with path.open("w") as out:
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                stdout=out,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=2 * TEST_TIMEOUT,
-                check=False,
-                env=environment,
-            )
+            done = python("-c", code, out=out, PYTHONIOENCODING="ascii")
         first, *rest = done.stderr.splitlines()
         assert (done.returncode, first.count("ZeroDivisionError")) == (status, 1)
         assert rest == (["rackward: No space left on device"] if status else [])
@@ -187,14 +186,8 @@ def test_a_closed_pipe_is_no_negative_result() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as pipe:
-        done = subprocess.run(
-            [sys.executable, "-m", "rackward.cli.main", "--version"],
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            timeout=2 * TEST_TIMEOUT,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+        done = python("-m", "rackward.cli.main", "--version", out=pipe)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -247,21 +240,10 @@ def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path: Path) -> None:
 MAIN = "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()"
 
 
-def completed(*arguments: str, **variables: str) -> str:
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    ).stdout
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_script_of_each_shell(shell: str) -> None:
-    script = completed("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    undetected = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    script = python("-c", MAIN, "--show-completion", shell, **undetected).stdout
     assert "_RACKWARD_COMPLETE=complete_" + shell in script
     if shutil.which(shell):
         # -n: parse it, do not run it.
@@ -269,7 +251,6 @@ def test_script_of_each_shell(shell: str) -> None:
 
 
 def test_completion_of_a_subcommand() -> None:
-    completions = completed(
-        _RACKWARD_COMPLETE="complete_bash", COMP_WORDS="rackward topics cre", COMP_CWORD="2"
-    )
-    assert completions.split() == ["create"]
+    typed = {"COMP_WORDS": "rackward topics cre", "COMP_CWORD": "2"}
+    done = python("-c", MAIN, _RACKWARD_COMPLETE="complete_bash", **typed)
+    assert done.stdout.split() == ["create"]
