@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from rackward.cli.options import ClusterOptions
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from rackward.testing import LocalCluster
-from tests.support.security import Authority, make_authority, write_file
+from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -65,7 +65,6 @@ class Secured:
 
     cluster: LocalCluster
     folder: Path
-    authority: Authority
     files: dict[str, str]
 
     def run(self, listener: str, config: str, *arguments: str, status: int | None = 0) -> Done:
@@ -92,7 +91,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     racks = tuple(LISTENERS)
     with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
         create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
-        yield Secured(cluster, folder, authority, files)
+        yield Secured(cluster, folder, files)
 
 
 def java(mechanism: str, password: str = "alice secret", user: str = "alice") -> str:
@@ -127,36 +126,25 @@ def allow(
 
 def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Commit offsets for the group with a consumer that is not a member."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","),
-        group_id=group,
-        enable_auto_commit=False,
-    )
-    try:
-        consumer.assign([TopicPartition(*tp) for tp in offsets])
-        consumer.commit(
-            {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
-        )
-    finally:
-        consumer.close()
+    servers = cluster.bootstrap_servers.split(",")
+    positions = {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
+    settings = {"bootstrap_servers": servers, "group_id": group, "enable_auto_commit": False}
+    with closing(KafkaConsumer(**settings)) as consumer:
+        consumer.assign([*positions])
+        consumer.commit(positions)
 
 
 @contextmanager
 def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
     """Have a member of the group own the partitions of the topic within the context."""
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=group
-    )
-    try:
-
-        def is_assigned() -> bool:
-            consumer.poll(100)
-            return bool(consumer.assignment())
-
-        wait_until(is_assigned, TEST_TIMEOUT, "the member has partitions")
+    servers = cluster.bootstrap_servers.split(",")
+    with closing(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group)) as consumer:
+        wait_until(
+            lambda: not consumer.poll(100) and bool(consumer.assignment()),
+            TEST_TIMEOUT,
+            "the member has partitions",
+        )
         yield
-    finally:
-        consumer.close()
 
 
 def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
