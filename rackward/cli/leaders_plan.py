@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -20,6 +19,7 @@ from placement_core.leaders import (
     WriterDemand,
     plan_leaders,
 )
+from rack_traffic.advice import command
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.writers import ALL_TOPICS, parse_writers
 from rackward.cli import options
@@ -445,10 +445,8 @@ def _placement_command(unmet: UnmetReads, view: ClusterView) -> str:
     racks = len({rack for rack in view.racks().values() if rack is not None})
     topics = sorted({tp.topic for tp in unmet.partitions})
     factor = max(len(view.replicas[tp]) for tp in unmet.partitions)
-    command = ["rackward", "placement", "plan", "--topics", ",".join(topics)]
-    if factor < racks:
-        command += ["--replication-factor", str(racks)]
-    return shlex.join(command)
+    more = ("--replication-factor", str(racks)) if factor < racks else ()
+    return command("placement", "plan", "--topics", ",".join(topics), *more)
 
 
 def layout_result(layout: LeaderLayout) -> LayoutResult:
