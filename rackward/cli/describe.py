@@ -20,7 +20,12 @@ from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions
 from rackward.cli.output import escape_controls, number, print_json, rack_name, stdout, table, text
-from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range, replicas_text
+from rackward.cli.plan_output import (
+    MAX_BROKER_ROWS,
+    MAX_LISTED_PARTITIONS,
+    format_range,
+    replicas_text,
+)
 from rackward.kafka import (
     AdminConnection,
     ClusterState,
@@ -55,8 +60,6 @@ Exit status: 0 success, also if there are problems; 2 error (reason on stderr).
 
 """
 
-MAX_LISTED_PARTITIONS = 60
-"""Partitions that are listed without --all-partitions, over all topics."""
 _MAX_FINDINGS = 6
 _MAX_RACKS = 4
 _MAX_RACKS_LENGTH = 12

@@ -34,6 +34,10 @@ from rackward.units import format_bytes, format_count, format_duration
 
 MAX_BROKER_ROWS = 30
 """With more brokers, a table has one row per rack with the ranges of its brokers."""
+MAX_LISTED_PARTITIONS = 60
+"""Partitions of all topics together that are listed without --all-partitions."""
+MAX_LISTED_CHANGES = 20
+"""Partitions of a change, or with a problem, that are listed without --all-partitions."""
 
 _MAX_RACK_LENGTH = 10
 
@@ -94,8 +98,6 @@ def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
 
 
 # ---- A change.
-
-MAX_LISTED_PARTITIONS = 20
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +175,7 @@ def show_change(
         console.print()
     console.print(load_table(ClusterLoad(change.brokers, change.racks)))
     console.print()
-    listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_PARTITIONS]
+    listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_CHANGES]
     console.print(_partition_table(listed, racks))
     if hidden := len(change.partitions) - len(listed):
         console.print(f"... and {hidden:,} more: --all-partitions lists them")

@@ -5,7 +5,6 @@ The advice itself is that of :mod:`rack_traffic.advice`, which the report has as
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from enum import Enum
 
@@ -19,6 +18,7 @@ from rack_traffic.advice import (
     assignor_is_fixed,
     assignor_step,
     can_be_reassigned,
+    command,
     fetch_rack_step,
     layout_step,
     rack_steps,
@@ -157,8 +157,7 @@ def remedy_advice(group: Group, remedy: Remedy, without_replica: int) -> str:
     if remedy.kind is RemedyKind.REBALANCE:
         after = f"{remedy.off_rack_after} off-rack at best"
         if by_rackward:
-            name = shlex.quote(group.id)
-            return f"rebalance the group (rackward groups rebalance {name}): {after}"
+            return f"rebalance the group ({command('groups', 'rebalance', group.id)}): {after}"
         return f"{_assignor_advice(group)}: {after}"
     if remedy.kind is RemedyKind.SET_MEMBER_RACK and not by_rackward:
         members = "this member" if len(remedy.members) == 1 else "these members"

@@ -15,7 +15,12 @@ from rackward.cli import options
 from rackward.cli.live import progress_reporter
 from rackward.cli.options import BatchOptions, ClusterOptions, RunOptions
 from rackward.cli.output import confirm, print_json_line, require_confirmation, table_console
-from rackward.cli.plan_output import ChangeResult, change_result, show_change
+from rackward.cli.plan_output import (
+    MAX_LISTED_CHANGES,
+    ChangeResult,
+    change_result,
+    show_change,
+)
 from rackward.kafka import AdminError, ClusterState, read_state
 from rackward.reassignment import (
     ExecutionOptions,
@@ -33,8 +38,6 @@ from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import format_brokers, format_count
 
 # ---- Running a plan from the command line; shared by the commands of `placement` and `leaders`.
-
-MAX_LISTED_PARTITIONS = 20
 
 PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")]
 OptionalPlanArgument = Annotated[
@@ -217,10 +220,10 @@ def print_result(
 
 
 def _print_problems(problems: Mapping[TopicPartition, str], console: Console) -> None:
-    for (topic, number), reason in list(problems.items())[:MAX_LISTED_PARTITIONS]:
+    for (topic, number), reason in list(problems.items())[:MAX_LISTED_CHANGES]:
         console.print(f"  {topic}-{number}: {reason}")
-    if len(problems) > MAX_LISTED_PARTITIONS:
-        console.print(f"  ... and {len(problems) - MAX_LISTED_PARTITIONS:,} more")
+    if len(problems) > MAX_LISTED_CHANGES:
+        console.print(f"  ... and {len(problems) - MAX_LISTED_CHANGES:,} more")
 
 
 def _problems(reasons: Mapping[TopicPartition, str]) -> list[PartitionProblem]:

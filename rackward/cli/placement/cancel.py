@@ -21,13 +21,12 @@ from rackward.cli.output import (
     table_console,
 )
 from rackward.cli.placement.apply import (
-    MAX_LISTED_PARTITIONS,
     FinishedRun,
     OptionalPlanArgument,
     PlannedRun,
     print_result,
 )
-from rackward.cli.plan_output import replicas_text
+from rackward.cli.plan_output import MAX_LISTED_CHANGES, replicas_text
 from rackward.kafka import ClusterState, read_reassignments, read_state
 from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
@@ -144,8 +143,8 @@ def _show(
         count = format_count(len(cancellation.in_progress), "reassignment")
         console.print(f"{count} to cancel.", style="bold")
         console.print(_table(cancellation, state))
-        if len(cancellation.moves) > MAX_LISTED_PARTITIONS:
-            console.print(f"... and {len(cancellation.moves) - MAX_LISTED_PARTITIONS:,} more")
+        if len(cancellation.moves) > MAX_LISTED_CHANGES:
+            console.print(f"... and {len(cancellation.moves) - MAX_LISTED_CHANGES:,} more")
     if cancellation.others:
         count = format_count(len(cancellation.others), "other reassignment")
         console.print(f"{count} will not be cancelled.")
@@ -158,7 +157,7 @@ def _show(
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:
     racks = state.view.racks()
     rows = table("topic", number("parti-\ntion"), "cancelled\ntarget", "restored\nreplicas")
-    for tp, move in list(cancellation.moves.items())[:MAX_LISTED_PARTITIONS]:
+    for tp, move in list(cancellation.moves.items())[:MAX_LISTED_CHANGES]:
         in_progress = tp in cancellation.in_progress
         target = replicas_text(move.before, racks) if in_progress else "(order only)"
         rows.add_row(tp.topic, str(tp.partition), target, replicas_text(move.after, racks))

@@ -13,7 +13,8 @@ from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions, parse_broker_ids
 from rackward.cli.output import print_json, stderr, stdout
-from rackward.cli.topics import MAX_LISTED_PARTITIONS, show_replica_lists
+from rackward.cli.plan_output import MAX_LISTED_PARTITIONS
+from rackward.cli.topics import show_replica_lists
 from rackward.kafka import read_state
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
 from rackward.reassignment.plan import STDIO, to_kafka_json, write_text
