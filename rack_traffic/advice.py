@@ -242,7 +242,7 @@ def steps_text(steps: Iterable[NextStep]) -> str:
     )
 
 
-def command(*arguments: str, mapping: str | None) -> str:
+def command(*arguments: str, mapping: str | None = None) -> str:
     """Return a command of rackward, quoted, with the option ``--mapping`` if there is one."""
     more = () if mapping is None else ("--mapping", mapping)
     return shlex.join(["rackward", *arguments, *more])

@@ -22,6 +22,7 @@ __all__ = [
     "matches_name",
     "parse_bytes",
     "parse_listen_address",
+    "rackless_last",
 ]
 
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtp])(i?)b?|b)?(/s)?", re.IGNORECASE)
@@ -32,6 +33,11 @@ _EXPONENTS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 def matches_name(name: str, pattern: str) -> bool:
     """Return whether ``pattern`` is the name, or matches it: ``*`` any characters, ``?`` one."""
     return name == pattern or fnmatchcase(name, pattern)
+
+
+def rackless_last(rack: str | None) -> tuple[bool, str]:
+    """Return a sort key of racks: by name, with None last."""
+    return rack is None, rack or ""
 
 
 def parse_listen_address(text: str) -> tuple[str, int]:

@@ -12,18 +12,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import KafkaPython, MakeClient, PartitionId
-from integration.support.collecting import (
-    has_new_protocol,
-    new_protocol,
-    with_stable_state,
-)
+from integration.cli.conftest import MakeTopic, wait_until_stable
+from integration.support.clients import KafkaPython, MakeClient, PartitionId, partitions_of
+from integration.support.collecting import has_new_protocol, new_protocol, with_stable_state
 from integration.support.command_line import one_line, rackward, running
 from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
@@ -31,7 +28,6 @@ from integration.support.program_clients import RANGE, Java
 from integration.support.racks import off_rack
 from integration.support.topics import committed, create_topic, delete_topic, fill, new_name
 from rackward.testing import Cluster
-from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
@@ -42,20 +38,37 @@ RACKS = ("a", "b", "c")
 RECORDS, RECORD_BYTES = 20, 1000
 PRICE, SECONDS_PER_MONTH = 0.02, 730 * 3600
 
-Value = TypeVar("Value")
-
 
 def ours(rack: str | None) -> list[Any]:
     return [LeaderRackAwareCooperativeStickyAssignor(rack=rack, refresh=None)]
 
 
-KINDS: dict[str, tuple[MakeClient, str]] = {
-    "java": (Java(RANGE), "consumer-java"),
-    "confluent": (StockConfluent("cooperative-sticky"), "rdkafka"),
-    **({"new": (new_protocol, "rdkafka")} if has_new_protocol() else {}),
-    "ours": (KafkaPython(ours), "kafka-python-3"),
+class Kind(NamedTuple):
+    """The client of a group, the beginning of its members' client ids, and what an audit has."""
+
+    client: MakeClient
+    prefix: str
+    type: str
+    protocol: str
+    library: str
+    led_by: str
+
+
+KINDS = {
+    "java": Kind(Java(RANGE), "consumer-java", "classic", "range", "Java", "client"),
+    "confluent": Kind(
+        StockConfluent("cooperative-sticky"),
+        *("rdkafka", "classic", "cooperative-sticky", "librdkafka", "client"),
+    ),
+    "new": Kind(new_protocol, "rdkafka", "consumer", "uniform", "librdkafka", "brokers"),
+    "ours": Kind(
+        KafkaPython(ours),
+        *("kafka-python-3", "classic", "leader-rack-aware-cooperative-sticky"),
+        *("kafka-python", "rackward's assignor"),
+    ),
 }
-"""Client of each group, and the beginning of its members' client ids."""
+if not has_new_protocol():
+    del KINDS["new"]
 
 
 @dataclass(frozen=True)
@@ -71,18 +84,11 @@ class Groups:
     def ids(self) -> dict[str, str]:
         return {kind: group.id for kind, group in self.groups.items()}
 
-    def are_stable(self) -> bool:
-        """Return whether brokers report an assignment of each group."""
-        listed = rackward(self.cluster, "groups", "list", *self.ids.values(), "--json").json
-        reasons = {row["group"]: row["reason"] for row in listed["groups"]}
-        return reasons == dict.fromkeys(self.ids.values())
-
     def off_rack(self) -> dict[str, int]:
         """Return the off-rack partitions of each group, counted without rackward."""
         counts = {}
         for kind, group in self.groups.items():
-            partitions = {(self.topics[kind], number) for number in range(PARTITIONS)}
-            owned = group.settle(partitions, hold=0.0)
+            owned = group.settle(partitions_of(self.topics[kind], PARTITIONS), hold=0.0)
             counts[kind] = off_rack(self.cluster, owned, self.members[kind])
         return counts
 
@@ -101,25 +107,22 @@ def side_by_side(shared_three_brokers: Cluster) -> Iterator[Groups]:
     rows = [[leader, (leader + 1) % 3, (leader + 2) % 3] for leader in LEADERS]
     with ExitStack() as stack:
         groups, topics, members = {}, {}, {}
-        for kind, (client, prefix) in KINDS.items():
+        for kind, of_kind in KINDS.items():
             topics[kind] = create_topic(cluster, new_name(f"audit-{kind}"), rows)
             stack.callback(delete_topic, cluster, topics[kind])
             fill(cluster, topics[kind], PARTITIONS, RECORDS, size=1000)
-            group = ConsumerGroup(cluster, topics=[topics[kind]], client=client)
+            group = ConsumerGroup(cluster, topics=[topics[kind]], client=of_kind.client)
             groups[kind] = stack.enter_context(group)
-            members[kind] = {f"{prefix}-{number}": rack for number, rack in enumerate(RACKS, 1)}
+            members[kind] = {
+                f"{of_kind.prefix}-{number}": rack for number, rack in enumerate(RACKS, 1)
+            }
             for name, rack in members[kind].items():
                 group.start(name, rack)
         for kind, group in groups.items():
-            group.settle({(topics[kind], number) for number in range(PARTITIONS)}, hold=2.0)
+            group.settle(partitions_of(topics[kind], PARTITIONS), hold=2.0)
         together = Groups(cluster, groups, topics, members)
-        wait_until(together.are_stable, TEST_TIMEOUT, "brokers report all groups as stable")
+        wait_until_stable(cluster, together.ids.values(), len(RACKS))
         yield together
-
-
-def of_kinds(expected: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what is expected of the groups that the brokers can have."""
-    return {kind: value for kind, value in expected.items() if kind in KINDS}
 
 
 def rows_of(document: Any, groups: Groups) -> dict[str, Any]:
@@ -131,6 +134,9 @@ def test_figures_of_groups_side_by_side(side_by_side: Groups) -> None:
     counted, document = side_by_side.audited()
     rows = rows_of(document, side_by_side)
     for kind, row in rows.items():
+        described = row["type"], row["protocol"], row["led_by"]
+        assert described == (KINDS[kind].type, KINDS[kind].protocol, KINDS[kind].led_by)
+        assert [each["library"] for each in row["libraries"]] == [KINDS[kind].library]
         assert row["reason"] is None, kind
         assert row["partitions"] == PARTITIONS, kind
         assert row["now"]["off_rack"] == counted[kind], kind
@@ -148,42 +154,11 @@ def test_figures_of_groups_side_by_side(side_by_side: Groups) -> None:
         assert row["now"]["cost_per_month"] == pytest.approx(cost, abs=1e-4)
     assert counted["ours"] == OFF_RACK_AT_BEST
     assert document["totals"]["now"]["off_rack"] == sum(counted.values())
-    protocols = {kind: (row["type"], row["protocol"]) for kind, row in rows.items()}
-    assert protocols == of_kinds(
-        {
-            "java": ("classic", "range"),
-            "confluent": ("classic", "cooperative-sticky"),
-            "new": ("consumer", "uniform"),
-            "ours": ("classic", "leader-rack-aware-cooperative-sticky"),
-        }
-    )
-    libraries = {kind: [each["library"] for each in row["libraries"]] for kind, row in rows.items()}
-    assert libraries == of_kinds(
-        {
-            "java": ["Java"],
-            "confluent": ["librdkafka"],
-            "new": ["librdkafka"],
-            "ours": ["kafka-python"],
-        }
-    )
-    led = {kind: row["led_by"] for kind, row in rows.items()}
-    assert led == of_kinds(
-        {
-            "java": "client",
-            "confluent": "client",
-            "new": "brokers",
-            "ours": "rackward's assignor",
-        }
-    )
-    order = [row["group"] for row in document["groups"]]
-    assert order == sorted(
-        order,
-        key=lambda name: next(
-            (-row["now"]["cost_per_month"], -row["now"]["crossing_bytes_per_second"], name)
-            for row in document["groups"]
-            if row["group"] == name
-        ),
-    )
+    costs = [
+        (-row["now"]["cost_per_month"], -row["now"]["crossing_bytes_per_second"], row["group"])
+        for row in document["groups"]
+    ]
+    assert costs == sorted(costs)
 
 
 def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -> None:
@@ -258,12 +233,12 @@ def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) ->
 @pytest.mark.slow  # a figure per second: 13 % off on a machine with a load of 80
 @pytest.mark.parametrize("commits", [True, False])
 def test_measured_rates_are_those_produced(
-    three_brokers: Cluster, unique_name: UniqueName, commits: bool
+    three_brokers: Cluster, make_topic: MakeTopic, commits: bool
 ) -> None:
     """Records are written between the two samples of a measurement, and it ends with Ctrl-C: so
     what it has to find is known, however fast the machine is."""
     cluster = three_brokers
-    topic = create_topic(cluster, unique_name("measured"), [[0], [1], [1]])
+    topic = make_topic(cluster, "measured", [[0], [1], [1]])
     # The member is in rack a: what broker 1 leads crosses.
     counts = {0: 1500, 1: 500, 2: 0}
     written = {(topic, partition): count for partition, count in counts.items() if count}
@@ -294,7 +269,6 @@ def test_measured_rates_are_those_produced(
     assert row["bytes_per_second"] * seconds == pytest.approx(total, rel=0.1)
     crossing = row["now"]["crossing_bytes_per_second"]
     assert crossing * seconds == pytest.approx(RECORD_BYTES * counts[1], rel=0.1)
-    delete_topic(cluster, topic)
 
 
 def produce(cluster: Cluster, counts: Mapping[PartitionId, int]) -> None:
@@ -321,17 +295,14 @@ def await_commits(cluster: Cluster, group: str, expected: Mapping[PartitionId, i
 
 @pytest.mark.new_protocol
 def test_what_cannot_be_audited_is_a_line_with_the_reason(
-    three_brokers: Cluster, unique_name: UniqueName
+    three_brokers: Cluster, make_topic: MakeTopic
 ) -> None:
     cluster = three_brokers
-    rows = [[0], [1], [2]]
-    kept, deleted = unique_name("kept"), unique_name("deleted")
-    for name in (kept, deleted):
-        create_topic(cluster, name, rows)
+    kept, deleted = (make_topic(cluster, stem, [[0], [1], [2]]) for stem in ("kept", "deleted"))
     group = ConsumerGroup(cluster, topics=[kept, deleted], client=new_protocol)
     with group:
         group.start("m1")
-        group.settle({(name, number) for name in (kept, deleted) for number in range(3)})
+        group.settle(partitions_of(kept, 3) | partitions_of(deleted, 3))
         rackless = audit_of(cluster, group.id)
         assert (rackless["rackless_members"], rackless["members"]) == (1, 1)
         assert rackless["now"]["cost_per_month"] == 0
@@ -351,7 +322,6 @@ def test_what_cannot_be_audited_is_a_line_with_the_reason(
     assert "has no members" in text
     none = rackward(cluster, "audit", "no-such-group", status=2)
     assert "no-such-group: the cluster has no such group" in one_line(none)
-    delete_topic(cluster, kept)
 
 
 def audit_of(cluster: Cluster, name: str, *arguments: str) -> Any:

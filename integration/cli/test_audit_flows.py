@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from integration.support.clients import KafkaPython
+from integration.cli.conftest import MakeTopic
+from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import rackward
 from integration.support.groups import ConsumerGroup
-from integration.support.topics import create_topic, delete_topic
 from integration.support.traffic import BoundSocket
 from rackward.testing import Cluster
-from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT
 
 MEMBER, OTHER = "127.20.2.7", "127.20.9.9"
@@ -25,23 +24,22 @@ MONTH = 730 * 3600
 
 @pytest.mark.slow  # Spark starts
 def test_flow_records_beside_the_audit(
-    three_brokers: Cluster, unique_name: UniqueName, tmp_path: Path
+    three_brokers: Cluster, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """The member declares rack a, and its network is in b; another client reads and writes."""
     cluster = three_brokers
     assert BoundSocket.SCHEMES == ("from",)
-    topic = create_topic(cluster, unique_name("flows"), [[0, 1], [1, 2], [2, 0]])
+    topic = make_topic(cluster, "flows", [[0, 1], [1, 2], [2, 0]])
     group = ConsumerGroup(cluster, topics=[topic], client=KafkaPython())
     with group:
         group.start("m1", "a", proxy_url=f"from://{MEMBER}")
-        group.settle({(topic, partition) for partition in range(3)})
+        group.settle(partitions_of(topic, 3))
         write_flows(cluster, tmp_path)
         measured = rackward(
             cluster,
             *("audit", "--flows", tmp_path / "flows.csv"),
             *("--flow-addresses", tmp_path / "addresses.json", "--json"),
         ).json["measured"]
-    delete_topic(cluster, topic)
     sizes = {
         each["kind"]: (each["bytes_per_second"], each["crossing_bytes_per_second"])
         for each in measured["kinds"]

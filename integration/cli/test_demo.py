@@ -19,15 +19,11 @@ pytestmark = pytest.mark.timeout(600)
 
 KAFKA_PYTHON = ("kafka-python-range", "kafka-python-cooperative-sticky")
 RACKWARD = ("rackward-range", "rackward-kafka-python")
-QUICK = ("--rate", "1", "--step-seconds", "2")
-STEPS = [
-    "start",
-    "leaders-move",
-    "member-leaves",
-    "member-joins",
-    "broker-dies",
-    "broker-returns",
+COMMAND = [
+    *(sys.executable, "-u", "-m", "rackward.cli.main"),
+    *("demo", "--rate", "1", "--step-seconds", "2"),
 ]
+STEPS = ["start", "leaders-move", "member-leaves", "member-joins", "broker-dies", "broker-returns"]
 RECORD_BYTES = 4096
 
 
@@ -35,16 +31,7 @@ def demo(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Run the demo; return its JSON file and its standard output."""
     file = folder / "demo.json"
     completed = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "rackward.cli.main",
-            "demo",
-            *QUICK,
-            "--output",
-            str(file),
-            *arguments,
-        ],
+        [*COMMAND, "--output", str(file), *arguments],
         capture_output=True,
         text=True,
         timeout=580,
@@ -109,7 +96,7 @@ def test_all_steps_on_a_new_cluster(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "rackward.cli.main", "demo", *QUICK],
+        COMMAND,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import PartitionId
-from integration.support.collecting import new_protocol
-from integration.support.command_line import one_line, rackward
+from integration.cli.conftest import MakeTopic
+from integration.support.clients import partitions_of
+from integration.support.command_line import rackward
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import (
@@ -21,9 +19,7 @@ from integration.support.racks import (
     wait_for_leaders,
     wait_for_members,
 )
-from integration.support.topics import create_topic, delete_topic
 from rackward.testing import Cluster
-from rackward.testing.pytest_plugin import UniqueName
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
@@ -32,23 +28,13 @@ MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}
 
 
 @pytest.fixture
-def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
+def topic(cluster: Cluster, make_topic: MakeTopic) -> str:
     """Twelve partitions, of which rack a leads ten."""
-    name = create_topic(cluster, unique_name("lopsided"), replicas_led_from(LEADERS))
-    yield name
-    delete_topic(cluster, name)
+    return make_topic(cluster, "lopsided", replicas_led_from(LEADERS))
 
 
-def all_partitions(topic: str) -> set[PartitionId]:
-    return {(topic, partition) for partition in range(12)}
-
-
-def rack_aware_group(cluster: Cluster, topic: str) -> ConsumerGroup:
-    return ConsumerGroup(
-        cluster,
-        topics=[topic],
-        strategies=lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)],
-    )
+def strategies(rack: str | None) -> list[Any]:
+    return [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
 
 
 def explain(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
@@ -59,10 +45,10 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with rack_aware_group(cluster, topic) as group:
+    with ConsumerGroup(cluster, topics=[topic], strategies=strategies) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
-        owned = group.settle(all_partitions(topic))
+        owned = group.settle(partitions_of(topic, 12))
         assert off_rack(cluster, owned, MEMBERS) == 6
 
         screen = rackward(cluster, "groups", "explain", group.id).out
@@ -112,7 +98,7 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         generation = group.generation
         group.stop("c1")
         group.start("c1", "c")
-        owned = group.settle(all_partitions(topic), after=generation)
+        owned = group.settle(partitions_of(topic, 12), after=generation)
         assert off_rack(cluster, owned, MEMBERS) == 0
         after = explain(cluster, group)
         assert (after["off_rack"], after["optimum"], after["findings"]) == (0, 0, [])
@@ -122,7 +108,7 @@ def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str
     client = Confluent("leader-rack-aware-range")
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         member = group.start("b1", "b")
-        group.settle(all_partitions(topic))
+        group.settle(partitions_of(topic, 12))
         last = member.consumer.last_assignment()
         assert (last.group, last.protocol) == (group.id, "leader-rack-aware-range")
         assert (last.off_rack, last.optimum, last.partitions) == (11, 11, 12)
@@ -131,40 +117,3 @@ def test_assignment_history_of_a_confluent_consumer(cluster: Cluster, topic: str
         assert (
             led == {"a": 10, "c": 1} == {each.rack: each.count for each in last.explain().findings}
         )
-
-
-@pytest.mark.new_protocol
-def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> None:
-    # Kafka's own assignors consider replicas, which all racks have: leaders' racks are random.
-    with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
-        for name, rack in MEMBERS.items():
-            group.start(name, rack)
-        owned = group.settle(all_partitions(topic))
-        explanation = explain(cluster, group)
-        assert (explanation["type"], explanation["optimum"]) == ("consumer", 6)
-        assert explanation["off_rack"] == off_rack(cluster, owned, MEMBERS)
-        assert sum(each["count"] for each in explanation["findings"]) == explanation["off_rack"]
-        better = any(each["reason"] == "not-optimal" for each in explanation["findings"])
-        assert better == (explanation["off_rack"] > 6)
-
-
-def test_other_assignors_and_unexplainable_groups(cluster: Cluster, topic: str) -> None:
-    foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
-    with foreign as group:
-        group.start("m1")
-        group.settle(all_partitions(topic))
-        rackless = explain(cluster, group)
-        assert rackless["protocol"] == "range"
-        assert rackless["reference_assignor"] == "leader-rack-aware-range"
-        assert [each["reason"] for each in rackless["findings"]] == ["rackless-member"]
-        assert rackless["findings"][0]["count"] == 12
-        mapped = explain(cluster, group, "--mapping", "127.0.0.0/8=b")
-        assert {each["rack"]: each["reason"] for each in mapped["findings"]} == {
-            "a": "no-member-in-rack",
-            "c": "no-member-in-rack",
-        }
-        assert "see --mapping" in rackward(cluster, "groups", "explain", group.id).out
-    empty = rackward(cluster, "groups", "explain", group.id, status=2)
-    assert "has no members" in one_line(empty)
-    absent = rackward(cluster, "groups", "explain", "absent", status=2)
-    assert "does not exist" in one_line(absent)

@@ -13,14 +13,13 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
-from integration.support.clients import PartitionId
+from integration.cli.conftest import MakeTopic
+from integration.support.clients import partitions_of
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
-from integration.support.topics import create_topic, delete_topic
 from placement_core import TopicPartition
 from rackward.testing import Cluster
-from rackward.testing.pytest_plugin import UniqueName
 from tests.support.traffic_report import START, Sample, hourly_row
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
@@ -29,8 +28,10 @@ MEMBERS = {"a1": "a", "a2": "a", "b1": "b"}
 """Two members in rack a, one in b, none in c."""
 
 
-def all_partitions(topic: str) -> set[PartitionId]:
-    return {(topic, partition) for partition in range(36)}
+@pytest.fixture
+def topic(cluster: Cluster, make_topic: MakeTopic) -> str:
+    """Each rack leads twelve partitions."""
+    return make_topic(cluster, "led", replicas_led_from(evenly(36)))
 
 
 @pytest.mark.parametrize(
@@ -41,16 +42,15 @@ def all_partitions(topic: str) -> set[PartitionId]:
     ],
 )
 def test_after_a_rebalance_everything_is_local(
-    cluster: Cluster, unique_name: UniqueName, tmp_path: Path, strategy: Any
+    cluster: Cluster, topic: str, tmp_path: Path, strategy: Any
 ) -> None:
-    topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
     path = tmp_path / "leaders.json"
     with ConsumerGroup(
         cluster, topics=[topic], strategies=lambda rack: [strategy(rack=rack)]
     ) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
-        owned = group.settle(all_partitions(topic))
+        owned = group.settle(partitions_of(topic, 36))
         # a reads 24, b 12. Each rack leads 12; no member is in c.
         assert off_rack(cluster, owned, MEMBERS) == 12
         before = cluster.view([topic])
@@ -78,7 +78,7 @@ def test_after_a_rebalance_everything_is_local(
         generation = group.generation
         group.stop("a2")
         group.start("a2", "a")
-        owned = group.settle(all_partitions(topic), after=generation)
+        owned = group.settle(partitions_of(topic, 36), after=generation)
         assert loads(owned) == [12, 12, 12]
         assert off_rack(cluster, owned, MEMBERS) == 0
         again = rackward(cluster, "leaders", "plan", "--group", group.id)
@@ -95,13 +95,11 @@ def test_after_a_rebalance_everything_is_local(
         assert (back.events[1]["pending"], back.events[-1]["ok"]) == (pending, True)
     cluster.await_metadata()
     assert cluster.view([topic]) == before
-    delete_topic(cluster, topic)
 
 
 def test_readers_option_and_members_without_a_rack(
-    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
+    cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
     by_hand = tmp_path / "by-hand.json"
     rackward(
         *(cluster, "leaders", "plan", "--readers", "a=2,b=1", "--topics", topic, "-o", by_hand)
@@ -109,7 +107,7 @@ def test_readers_option_and_members_without_a_rack(
     # Members of the client's own assignor send no rack; here all are on one host.
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("m1")
-        group.settle(all_partitions(topic))
+        group.settle(partitions_of(topic, 36))
         arguments = ("leaders", "plan", "--group", group.id, "--json")
         rackless = rackward(cluster, *arguments)
         assert "1 member of these groups without a rack" in rackless.err
@@ -138,14 +136,10 @@ def test_readers_option_and_members_without_a_rack(
     cluster.move_leaders({tp: planned["partitions"][0]["before"][1]})
     refused = rackward(cluster, "leaders", "apply", by_hand, "--yes", status=2)
     assert f"{topic}-{tp.partition} is on brokers" in one_line(refused)
-    delete_topic(cluster, topic)
 
 
-def test_leaders_follow_measured_writers(
-    cluster: Cluster, unique_name: UniqueName, tmp_path: Path
-) -> None:
+def test_leaders_follow_measured_writers(cluster: Cluster, topic: str, tmp_path: Path) -> None:
     """Three quarters are written in a, a quarter in b; nothing in c, where consumers are few."""
-    topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
     produced: dict[str, Any] = {"kind": "produce", "group": None, "topic": topic}
     sample = Sample()
     sample.rows["hourly"] = [
@@ -169,4 +163,3 @@ def test_leaders_follow_measured_writers(
     rackward(cluster, "leaders", "apply", path, "--yes")
     cluster.await_metadata()
     assert Counter(cluster.view([topic]).leader_racks()[topic]) == {"a": 27, "b": 9}
-    delete_topic(cluster, topic)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from integration.cli.conftest import wait_until_stable
+from integration.support.clients import partitions_of
 from integration.support.collecting import with_stable_state
 from integration.support.command_line import one_line, rackward, running
 from integration.support.confluent import StockConfluent
@@ -20,7 +22,6 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import off_rack
 from integration.support.topics import create_topic, delete_topic, fill, new_name
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 6
 ROWS = [[n % 3, (n + 1) % 3, (n + 2) % 3] for n in (0, 0, 0, 0, 1, 2)]
@@ -48,14 +49,8 @@ def groups(shared_three_brokers: Cluster) -> Iterator[Groups]:
             for name, rack in zip(NAMES, ("a", "b"), strict=True):
                 group.start(name, rack if number == RACKLESS else None)
         for group in made:
-            group.settle({(topic, number) for number in range(PARTITIONS)}, hold=1.0)
-        names = [group.id for group in made]
-
-        def are_stable() -> bool:
-            listed = rackward(cluster, "groups", "list", *names, "--json").json["groups"]
-            return all(row["reason"] is None and row["members"] == 2 for row in listed)
-
-        wait_until(are_stable, TEST_TIMEOUT, "brokers report all groups as stable")
+            group.settle(partitions_of(topic, PARTITIONS), hold=1.0)
+        wait_until_stable(cluster, [group.id for group in made], len(NAMES))
         yield topic, made
 
 
@@ -70,7 +65,7 @@ def test_what_groups_without_racks_read_is_unknown(
 ) -> None:
     cluster, (topic, made) = shared_three_brokers, groups
     names, known = [group.id for group in made], made[RACKLESS]
-    expected = {(topic, number) for number in range(PARTITIONS)}
+    expected = partitions_of(topic, PARTITIONS)
 
     def count() -> int:
         owned = known.settle(expected, hold=0.0)

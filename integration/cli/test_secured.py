@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,10 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
-)
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.structs import OffsetAndMetadata
 
+from integration.cli.conftest import layout
 from integration.support.clients import PartitionId, partitions_of
 from integration.support.collecting import read_table
 from integration.support.command_line import Done, one_line, rackward
@@ -48,11 +43,11 @@ from integration.support.secured import (
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
 from rackward.cli.lead import show_status
-from rackward.cli.options import connection_properties
+from rackward.cli.options import ClusterOptions
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
 from rackward.testing import LocalCluster
-from tests.support.security import Authority, make_authority, write_file
+from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -70,7 +65,6 @@ class Secured:
 
     cluster: LocalCluster
     folder: Path
-    authority: Authority
     files: dict[str, str]
 
     def run(self, listener: str, config: str, *arguments: str, status: int | None = 0) -> Done:
@@ -83,12 +77,6 @@ class Secured:
     def error_line(self, listener: str, config: str, *arguments: str) -> str:
         """Run a command that fails; return its error line."""
         return one_line(self.run(listener, config, *arguments, status=2))
-
-    def replicas(self, topic: str) -> dict[str, list[int]]:
-        """Return the replicas by partition, as in the JSON of the command."""
-        self.cluster.await_metadata()
-        replicas = self.cluster.view([topic]).replicas
-        return {str(tp.partition): list(row) for tp, row in replicas.items()}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +91,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     racks = tuple(LISTENERS)
     with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
         create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
-        yield Secured(cluster, folder, authority, files)
+        yield Secured(cluster, folder, files)
 
 
 def java(mechanism: str, password: str = "alice secret", user: str = "alice") -> str:
@@ -119,45 +107,51 @@ def librdkafka(mechanism: str, password: str = "alice secret") -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
 
 
+def plain(user: str, password: str | None = None) -> str:
+    """Return the properties of a user on the listener ``plain``."""
+    return "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", password or user, user)
+
+
+def allow(
+    cluster: LocalCluster, user: str, kind: ResourceType, name: str, *operations: ACLOperation
+) -> None:
+    """Grant a user these operations on a resource; Describe if none is given."""
+    pattern = ResourcePattern(kind, name)
+    acls = [
+        ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, pattern)
+        for operation in operations or (ACLOperation.DESCRIBE,)
+    ]
+    with_admin(cluster, lambda admin: admin.create_acls(acls))
+
+
 def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Commit offsets for the group with a consumer that is not a member."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","),
-        group_id=group,
-        enable_auto_commit=False,
-    )
-    try:
-        consumer.assign([TopicPartition(*tp) for tp in offsets])
-        consumer.commit(
-            {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
-        )
-    finally:
-        consumer.close()
+    servers = cluster.bootstrap_servers.split(",")
+    positions = {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
+    settings = {"bootstrap_servers": servers, "group_id": group, "enable_auto_commit": False}
+    with closing(KafkaConsumer(**settings)) as consumer:
+        consumer.assign([*positions])
+        consumer.commit(positions)
 
 
 @contextmanager
 def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
     """Have a member of the group own the partitions of the topic within the context."""
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=group
-    )
-    try:
-
-        def is_assigned() -> bool:
-            consumer.poll(100)
-            return bool(consumer.assignment())
-
-        wait_until(is_assigned, TEST_TIMEOUT, "the member has partitions")
+    servers = cluster.bootstrap_servers.split(",")
+    with closing(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group)) as consumer:
+        wait_until(
+            lambda: not consumer.poll(100) and bool(consumer.assignment()),
+            TEST_TIMEOUT,
+            "the member has partitions",
+        )
         yield
-    finally:
-        consumer.close()
 
 
 def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
     configs = [
-        ("plain", "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")),
+        ("plain", plain("alice", "alice secret")),
         ("plain", "security.protocol=sasl_plaintext\n" + librdkafka("PLAIN")),
         ("scram", "security.protocol=SASL_SSL\n" + java_trust + java("SCRAM-SHA-256")),
         ("scram", "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
@@ -204,11 +198,10 @@ def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
 
 
 def test_errors_name_missing_permissions(secured: Secured) -> None:
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
-    error = secured.error_line("plain", bob, *create, "-p", "1", "-r", "1")
+    error = secured.error_line("plain", plain("bob"), *create, "-p", "1", "-r", "1")
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
-    shown = secured.run("plain", bob, "topics", "describe", "--json").json
+    shown = secured.run("plain", plain("bob"), "topics", "describe", "--json").json
     assert shown["topics"] == []
     ongoing, placeholders, throttles = shown["not_shown"]
     assert "grant this user Describe on the cluster" in ongoing
@@ -220,18 +213,13 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
 
 def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
-    pattern = ResourcePattern(ResourceType.TOPIC, topic)
-    allowed = [
-        ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
-        for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER)
-    ]
-    with_admin(secured.cluster, lambda admin: admin.create_acls(allowed))
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    rights = (ACLOperation.DESCRIBE, ACLOperation.ALTER)
+    allow(secured.cluster, "bob", ResourceType.TOPIC, topic, *rights)
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
-    done = secured.run("plain", bob, *add)
+    done = secured.run("plain", plain("bob"), *add)
     assert "Pending replicas of these topics are not considered" in done.err
     assert "grant this user Describe on _rackward_pending_replicas" in done.err
-    assert len(secured.replicas(topic)) == 2
+    assert len(layout(secured.cluster, topic)) == 2
 
 
 def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
@@ -254,13 +242,8 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         with GroupLeader(properties, [group.id], options) as leader:
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert refused.reason == "not authorized: grant this user Read on the group"
-            for kind, name, operation in (
-                (ResourceType.GROUP, group.id, ACLOperation.READ),
-                (ResourceType.TOPIC, topic, ACLOperation.DESCRIBE),
-            ):
-                pattern = ResourcePattern(kind, name)
-                acl = ACL("User:bob", "*", operation, ACLPermissionType.ALLOW, pattern)
-                with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            allow(cluster, "bob", ResourceType.GROUP, group.id, ACLOperation.READ)
+            allow(cluster, "bob", ResourceType.TOPIC, topic)
             led = wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
             assert (led.leads, led.metrics.partitions) == (True, 2)
             group.settle(partitions_of(topic, 2))
@@ -273,9 +256,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
                 "the group of workers is refused",
             )
             assert leader.status() == ()
-            pattern = ResourcePattern(ResourceType.GROUP, workers)
-            acl = ACL("User:bob", "*", ACLOperation.READ, ACLPermissionType.ALLOW, pattern)
-            with_admin(cluster, partial(KafkaAdminClient.create_acls, acls=[acl]))
+            allow(cluster, "bob", ResourceType.GROUP, workers, ACLOperation.READ)
             wait_until(lambda: bool(leader.status()), TEST_TIMEOUT, "it is the only worker")
             wait_for_status(leader, lambda each: each.metrics.members == 2, "it leads")
 
@@ -297,9 +278,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             f"security.protocol=SASL_SSL\nssl.ca.location={secured.files['ca']}\n{login}"
         )
 
-    def read() -> dict[str, object]:
-        return connection_properties(where, path)
-
+    read = ClusterOptions(where, path).properties
     rotate("first")
     write("first")
     with membership_times(), Proxy() as proxy:
@@ -328,14 +307,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         fill(cluster, each, partitions=2, records=5, size=1000)
         commit(cluster, group, {(each, 0): 3, (each, 1): 4})
 
-    def allow(
-        kind: ResourceType, name: str, operation: ACLOperation = ACLOperation.DESCRIBE
-    ) -> None:
-        pattern = ResourcePattern(kind, name)
-        allowed = ACL("User:carol", "*", operation, ACLPermissionType.ALLOW, pattern)
-        with_admin(cluster, lambda admin: admin.create_acls([allowed]))
-
-    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
+    permit, carol = partial(allow, cluster, "carol"), plain("carol")
 
     def collected(name: str) -> tuple[str, Path]:
         """Return the text on stderr, and the folder of the tables."""
@@ -351,8 +323,8 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     errors, _ = collected("without rights")
     assert "no topics are visible; if there are any, grant this user Describe on them" in errors
     assert "no groups are visible; if there are any, grant this user Describe on them" in errors
-    allow(ResourceType.TOPIC, topic)
-    allow(ResourceType.GROUP, group)
+    permit(ResourceType.TOPIC, topic)
+    permit(ResourceType.GROUP, group)
     errors, to = collected("topics and groups")
     assert "are visible" not in errors
     assert "reading the sizes of replicas of broker 1: not authorized" in errors
@@ -366,8 +338,8 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert [(row["group"], row["state"]) for row in audit["groups"]] == [(group, "Empty")]
     for need in ("Describe on the cluster", f"DescribeConfigs on {topic}"):
         assert any(f"grant this user {need}" in fault for fault in audit["faults"]), audit["faults"]
-    allow(ResourceType.CLUSTER, "kafka-cluster")
-    allow(ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS)
+    permit(ResourceType.CLUSTER, "kafka-cluster")
+    permit(ResourceType.CLUSTER, "kafka-cluster", ACLOperation.DESCRIBE_CONFIGS)
     errors, to = collected("all of it")
     assert "missing in the snapshot" not in errors
     with reading(cluster, group, hidden):
@@ -380,12 +352,11 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         explain = secured.error_line("plain", carol, "groups", "explain", group)
         assert f"grant this user Describe on {hidden}" in explain
     check = ("placement", "check", "--fail-on", "never", "--topics", topic)
-    allow(ResourceType.TOPIC, topic, ACLOperation.DESCRIBE_CONFIGS)
+    permit(ResourceType.TOPIC, topic, ACLOperation.DESCRIBE_CONFIGS)
     shown = secured.run("plain", carol, *check, "--json")
     assert hidden in shown.json["hidden_topics"]
     assert "that this user may not describe (" in shown.err
-    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
-    shown = secured.run("plain", alice, *check, "--json")
+    shown = secured.run("plain", plain("alice", "alice secret"), *check, "--json")
     assert shown.json["hidden_topics"] == []
     assert "Not checked" not in shown.err
     partitions = read_table(to, "partitions")
@@ -400,15 +371,14 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
 
 
 def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
-    alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
     topic = new_name("partial")
     create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
-    line = secured.error_line("plain", alice, *create)
+    line = secured.error_line("plain", plain("alice", "alice secret"), *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
-    assert secured.replicas(topic) == {}
-    output = secured.run("plain", alice, *create, "--ignore-racks").json
-    replicas = secured.replicas(topic)
+    assert layout(secured.cluster, topic) == {}
+    output = secured.run("plain", plain("alice", "alice secret"), *create, "--ignore-racks").json
+    replicas = layout(secured.cluster, topic)
     assert replicas == output["topics"][0]["replicas"]
     assert len(replicas) == 4
 
@@ -450,15 +420,8 @@ def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Pat
         run("groups", "rebalance", group, "--yes", statuses=(0, 2))
         run("lead", group, "--dry-run")
         run(*collect, "--output", str(tmp_path / "snapshots"))
-        run(
-            *collect,
-            "--output-topic",
-            sent,
-            "--output-bootstrap-server",
-            where,
-            "--output-command-config",
-            properties,
-        )
+        to = ("--output-topic", sent, "--output-bootstrap-server", where)
+        run(*collect, *to, "--output-command-config", properties)
     for arguments in (("topics", "describe"), ("lead", group, "--dry-run")):
         wrong = config.replace(secret, "hunter2")
         done = secured.run("scram", wrong, "--debug", *arguments, status=2)

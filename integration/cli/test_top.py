@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 
+from integration.support.clients import partitions_of
 from integration.support.collecting import with_stable_state
-from integration.support.command_line import ROOT, rackward
+from integration.support.command_line import Terminal, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     UNMODIFIED_CLIENTS,
@@ -33,7 +25,6 @@ from integration.support.racks import off_rack
 from integration.support.topics import create_topic, delete_topic, new_name, produce_steadily
 from rackward.cli.lead import health_port
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT
 
 LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
 """Broker of each leader. So with a member in each rack, two partitions are off-rack at best."""
@@ -53,7 +44,7 @@ class Groups:
 
     def locality(self) -> str:
         """Return the share of partitions that the stock group reads in its racks."""
-        owned = self.stock.settle({(self.topic, n) for n in range(PARTITIONS)}, hold=0.0)
+        owned = self.stock.settle(partitions_of(self.topic, PARTITIONS), hold=0.0)
         share = 1 - off_rack(self.cluster, owned, MEMBERS) / PARTITIONS
         return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
 
@@ -107,75 +98,35 @@ def test_one_frame_in_a_pipe(groups: Groups) -> None:
     assert re.search(r"~?[\d.]+ k?B", led), led
 
 
-class Terminal:
-    """A terminal of 24 lines with ``rackward top``, which prints whole frames."""
+def last_frame(shown: str) -> str:
+    """Return the last frame as text."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.rpartition("\x1b[H")[2])
+
+
+class Top(Terminal):
+    """A terminal with ``rackward top``, which prints whole frames."""
 
     def __init__(self, groups: Groups) -> None:
-        self.master, self.slave = pty.openpty()
-        self.before = termios.tcgetattr(self.slave)
-        self.resize(80)
-        environment = {key: os.environ[key] for key in os.environ if key != "COLUMNS"}
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "rackward.cli.main", "top", groups.stock.id),
-                *(groups.led.id, "--status", groups.url),
-            ],
-            cwd=ROOT,
-            env={
-                **environment,
-                "TERM": "xterm",
-                "RACKWARD_BOOTSTRAP_SERVER": groups.cluster.bootstrap_servers,
-            },
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            start_new_session=True,
-        )
-        self.shown = b""
-
-    def resize(self, columns: int) -> None:
-        size = struct.pack("HHHH", 24, columns, 0, 0)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+        names = (groups.stock.id, groups.led.id)
+        super().__init__(groups.cluster, "top", *names, "--status", groups.url)
 
     def press(self, keys: str, until: str, absent: str = "\0") -> list[str]:
-        """Type keys; return the lines of the first frame that has ``until``."""
-        os.write(self.master, keys.encode())
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while True:
-            frame = self.shown.rpartition(b"\x1b[H")[2].decode(errors="replace")
-            text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame)
-            if until in text and absent not in text:
-                return text.split("\r\n")
-            assert time.monotonic() < deadline, f"no {until!r} in {text}"
-            if select.select([self.master], [], [], 0.2)[0]:
-                self.shown += os.read(self.master, 65536)
+        """Type keys; return the lines of the first frame that has ``until``, without ``absent``."""
+        self.type(keys)
+        self.read_until(lambda shown: until in (frame := last_frame(shown)) and absent not in frame)
+        return last_frame(self.shown).split("\r\n")
 
     def end(self) -> int:
-        """Return the exit status; the terminal is as it was."""
-        status = self.process.wait(TEST_TIMEOUT)
-        assert termios.tcgetattr(self.slave) == self.before
-        while select.select([self.master], [], [], 0.2)[0]:
-            self.shown += os.read(self.master, 65536)
-        assert self.shown.endswith(b"\x1b[?1049l")
-        assert b"\x1b[?25h" in self.shown
+        """Return the exit status; the screen and the cursor are as before."""
+        status = super().end()
+        assert self.shown.endswith("\x1b[?1049l")
+        assert "\x1b[?25h" in self.shown
         return status
-
-
-@contextmanager
-def terminal(groups: Groups) -> Iterator[Terminal]:
-    shown = Terminal(groups)
-    try:
-        yield shown
-    finally:
-        shown.process.kill()
-        shown.process.wait()
-        os.close(shown.master)
-        os.close(shown.slave)
 
 
 def test_keys_at_a_terminal(groups: Groups) -> None:
     stock, led = groups.stock.id, groups.led.id
-    with terminal(groups) as shown:
+    with Top(groups) as shown:
         lines = shown.press("", until="across racks")
         assert len(lines) == 24
         assert max(map(len, lines)) <= 80
@@ -191,12 +142,12 @@ def test_keys_at_a_terminal(groups: Groups) -> None:
         shown.resize(140)
         assert "partitions" in " ".join(shown.press("", until="off-rack"))
         shown.press("m", until="off-rack", absent="B/s from")
-        os.write(shown.master, b"q")
+        shown.type("q")
         assert shown.end() == 0
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was(groups: Groups) -> None:
-    with terminal(groups) as shown:
+    with Top(groups) as shown:
         shown.press("", until="measuring rates")
         shown.process.send_signal(signal.SIGINT)
         assert shown.end() == 130

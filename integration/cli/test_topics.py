@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from integration.support.command_line import Done, at_terminal, one_line, rackward, running
+from integration.cli.conftest import layout
+from integration.support.command_line import Terminal, one_line, rackward, running
 from integration.support.topics import create_topic, new_name
 from placement_core import TopicPartition
 from rackward.testing import Cluster
@@ -21,13 +22,6 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 RACKS = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
-
-
-def layout(cluster: Cluster, topic: str) -> dict[str, list[int]]:
-    """Return the replicas by partition, as in the JSON of the command."""
-    cluster.await_metadata()
-    view = cluster.view([topic])
-    return {str(tp.partition): list(row) for tp, row in view.replicas.items()}
 
 
 def planned(output: Mapping[str, Any], topic: str) -> dict[str, list[int]]:
@@ -118,17 +112,23 @@ def test_declining_and_interrupting_the_prompt(cluster: Cluster) -> None:
     topic = new_name("confirmed")
     arguments = ("topics", "create", topic, "-p", "3", "-r", "3")
 
-    def run_at_prompt(then: bytes | signal.Signals) -> Done:
-        return at_terminal(cluster.bootstrap_servers, *arguments, until="[y/N]", then=then)
+    def at_prompt(answer: str | None) -> tuple[int, str]:
+        """Answer the prompt, or press Ctrl-C; return the exit status, and what was shown."""
+        with Terminal(cluster, *arguments) as terminal:
+            terminal.read_until(lambda shown: "[y/N]" in shown)
+            if answer is None:
+                terminal.process.send_signal(signal.SIGINT)
+            else:
+                terminal.type(answer)
+            return terminal.end(), " ".join(terminal.shown.split())
 
-    no = run_at_prompt(b"n\n")
-    assert (no.status, "Nothing was changed." in no.out) == (1, True)
-    left = run_at_prompt(signal.SIGINT)
-    assert (left.status, "Traceback" in left.out) == (130, False)
+    status, shown = at_prompt("n\n")
+    assert (status, "Nothing was changed." in shown) == (1, True)
+    status, shown = at_prompt(None)
+    assert (status, "Traceback" in shown) == (130, False)
     assert layout(cluster, topic) == {}
-    yes = run_at_prompt(b"y\n")
-    assert yes.status == 0
-    assert "verified: the layout is as planned." in " ".join(yes.out.split())
+    status, shown = at_prompt("y\n")
+    assert (status, "verified: the layout is as planned." in shown) == (0, True)
     assert len(layout(cluster, topic)) == 3
 
 

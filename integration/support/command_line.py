@@ -12,21 +12,25 @@ request per line and writes the exit status:
 from __future__ import annotations
 
 import atexit
+import codecs
+import fcntl
 import json
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rackward.testing import Cluster
 
@@ -151,7 +155,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 # The command at a terminal.
 
 ROOT = Path(__file__).resolve().parents[2]
-TERMINAL_SECONDS = 180.0
 
 
 def one_line(done: Done) -> str:
@@ -166,62 +169,68 @@ def one_line(done: Done) -> str:
     return lines[0]
 
 
-def at_terminal(
-    bootstrap_servers: str, *arguments: str, until: str, then: bytes | signal.Signals
-) -> Done:
-    """Run ``rackward ARGUMENTS``; once it shows ``until``, type text or send a signal.
+class Terminal:
+    """A terminal of 24 lines of 80 columns in which a command runs; killed at the end of the block.
 
-    ``out`` of the result holds all output, with the terminal's line ends.
+    ``shown`` has all that the command has printed, with the terminal's line ends.
     """
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rackward.cli.main", *arguments],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "COLUMNS": "80",
-            "NO_COLOR": "1",
-            "RACKWARD_BOOTSTRAP_SERVER": bootstrap_servers,
-        },
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    os.close(slave)
-    try:
-        shown = _read(master, until)
-        if isinstance(then, bytes):
-            os.write(master, then)
-        else:
-            process.send_signal(then)
-        shown += _read(master, None)
-        return Done(process.wait(TERMINAL_SECONDS), shown, "")
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
 
+    def __init__(self, cluster: Cluster, *arguments: str) -> None:
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        self.resize(80)
+        self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        environment = {**_environment(cluster), "TERM": "xterm", "NO_COLOR": "1"}
+        environment.pop("COLUMNS", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rackward.cli.main", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            start_new_session=True,
+        )
 
-def _read(terminal: int, until: str | None) -> str:
-    """Return the output up to and including ``until``; with None, until the terminal is closed."""
-    deadline = time.monotonic() + TERMINAL_SECONDS
-    shown = b""
-    while until is None or until not in shown.decode(errors="replace"):
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or not select.select([terminal], [], [], remaining)[0]:
-            raise AssertionError(f"not within {SECONDS:g} s: {until!r} after {shown!r}")
-        try:
-            chunk = os.read(terminal, 65536)
-        except OSError:
-            # EIO on Linux: the other side is closed.
-            chunk = b""
-        if not chunk:
-            if until is None:
-                break
-            raise AssertionError(f"the command exited before {until!r}: {shown!r}")
-        shown += chunk
-    return shown.decode(errors="replace")
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def resize(self, columns: int) -> None:
+        """Change the width, as a user does."""
+        size = struct.pack("HHHH", 24, columns, 0, 0)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self.master, keys.encode())
+
+    def read_until(self, matches: Callable[[str], bool]) -> None:
+        """Read until what was shown matches; AssertionError if it does not."""
+        deadline = time.monotonic() + SECONDS
+        while not matches(self.shown):
+            assert time.monotonic() < deadline, self.shown[-5000:]
+            self._read()
+
+    def end(self) -> int:
+        """Wait for the exit and return its status; the terminal is as it was before."""
+        status = self.process.wait(SECONDS)
+        while self._read():
+            pass
+        assert termios.tcgetattr(self.slave) == self.before
+        return status
+
+    def _read(self) -> bool:
+        if not select.select([self.master], [], [], 0.2)[0]:
+            return False
+        self.shown += self._decoder.decode(os.read(self.master, 65536))
+        return True
 
 
 # The process that has imported the command.

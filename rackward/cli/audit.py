@@ -33,11 +33,11 @@ from rackward.cli.commands import single_command
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions, PriceOptions
 from rackward.cli.output import (
-    NO_RACK,
     check_folder,
     escape_controls,
     number,
     print_json,
+    rack_name,
     stderr,
     stdout,
     table,
@@ -118,7 +118,6 @@ def audit(
     watch: Annotated[
         float | None,
         typer.Option(
-            "--watch",
             metavar="SECONDS",
             min=1.0,
             max=86_400.0,
@@ -127,8 +126,7 @@ def audit(
     ] = None,
     writers: options.Writers = None,
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one page that works offline."),
+        Path | None, typer.Option(metavar="FILE", help="Write one page that works offline.")
     ] = None,
     prices: PriceOptions,
     mapping: options.RackMapping = None,
@@ -143,7 +141,10 @@ def audit(
         check_folder("--html", html)
     flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
     if flow_options is not None:
-        _check_flows(groups)
+        if groups:
+            raise InvalidOptionError("--flows measures all groups: leave out GROUP")
+        if find_spec("pyspark") is None:
+            raise MissingPackageError("pyspark")
     report = read_report(cluster, prices, groups, mapping, watch=watch, writers=writers, best=True)
     if flow_options is not None:
         report = with_measured(report, flow_options, cluster, prices, mapping)
@@ -156,14 +157,6 @@ def audit(
         print_json("audit", report)
     elif html is None:
         show_report(report, stdout())
-
-
-def _check_flows(groups: list[str] | None) -> None:
-    """Raise MissingPackageError or InvalidOptionError before anything is read."""
-    if groups:
-        raise InvalidOptionError("--flows measures all groups: leave out GROUP")
-    if find_spec("pyspark") is None:
-        raise MissingPackageError("pyspark")
 
 
 def with_measured(
@@ -300,7 +293,7 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 def headline(report: AuditReport) -> str:
     """Return the size of the cluster in one line."""
-    names = [NO_RACK if each.rack is None else each.rack for each in report.racks]
+    names = [rack_name(each.rack) for each in report.racks]
     brokers = sum(each.brokers for each in report.racks)
     return (
         f"{format_count(len(report.groups), 'group')}, "

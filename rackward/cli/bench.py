@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from textwrap import fill, indent
 from typing import Annotated
 
 import typer
@@ -19,20 +20,16 @@ from rackward.bench.results import Options, ResultFolder, Run, read_options
 from rackward.bench.strategies import STRATEGIES
 from rackward.bench.workloads import WORKLOADS
 from rackward.cli.commands import command_group
+from rackward.cli.options import KeepLogs
 from rackward.cli.output import check_folder, stderr, write_page
 from rackward.testing.kafka_jars import KAFKA_VERSION
 
 PAGE = "report.md"
 
 
-def _wrapped(keys: Sequence[str]) -> str:
-    """Return keys as lines of up to 76 columns."""
-    lines = [""]
-    for key in keys:
-        if len(lines[-1]) + len(key) > 72:
-            lines.append("")
-        lines[-1] += f"{', ' if lines[-1] else ''}{key}"
-    return ",\n".join(f"  {line}" for line in lines)
+def _wrapped(keys: Iterable[str]) -> str:
+    """Return keys as indented lines."""
+    return indent(fill(", ".join(keys), 74, break_on_hyphens=False), "  ")
 
 
 RUN_EPILOG = f"""
@@ -60,11 +57,11 @@ The options of FILE (YAML, TOML or JSON), and their defaults:
 
 \b
 Workloads:
-{_wrapped(list(WORKLOADS))}
+{_wrapped(WORKLOADS)}
 
 \b
 Strategies:
-{_wrapped(list(STRATEGIES))}
+{_wrapped(STRATEGIES)}
 
 Exit status: 0 success; 1 a strategy could not be measured, or a check of the results fails; 2
 error; 130 interrupted with Ctrl-C.
@@ -84,22 +81,15 @@ app = command_group("Measure bytes across racks of many assignors and clients, a
 @app.command("run", epilog=RUN_EPILOG)
 def run_bench(
     config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Benchmark configuration; see below."),
+        Path | None, typer.Option(metavar="FILE", help="Benchmark configuration; see below.")
     ] = None,
     short: Annotated[
-        bool,
-        typer.Option("--short", help="Run one workload, with each strategy once."),
+        bool, typer.Option("--short", help="Run one workload, with each strategy once.")
     ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the results.")
     ] = Path("bench-results"),
-    keep_logs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
-        ),
-    ] = None,
+    keep_logs: KeepLogs = None,
 ) -> None:
     """Measure the bytes across racks of many assignors and clients on real clusters.
 

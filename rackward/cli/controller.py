@@ -78,7 +78,7 @@ app = single_command()
 @app.command(epilog=EPILOG)
 def controller(
     config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The configuration file; see below.")
+        Path, typer.Option(metavar="FILE", help="The configuration file; see below.")
     ],
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration file and exit.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import typer
@@ -24,6 +26,7 @@ from rackward.bench.results import Options, Result
 from rackward.bench.runner import BatchRunner, counting_cluster, log_folder, timed
 from rackward.bench.workloads import Event
 from rackward.cli.commands import single_command
+from rackward.cli.options import KeepLogs
 from rackward.cli.output import check_folder, number, table, table_console
 from rackward.testing.cluster import DEFAULT_RACKS
 
@@ -70,8 +73,7 @@ def demo(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json",
-            help="Print JSON, and only JSON, to stdout; progress and tables go to stderr.",
+            "--json", help="Print JSON, and only JSON, to stdout; progress and tables go to stderr."
         ),
     ] = False,
     output: Annotated[
@@ -109,12 +111,7 @@ def demo(
             help="Price, in dollars, of 1 GB that crosses racks, both directions included.",
         ),
     ] = 0.02,
-    keep_logs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
-        ),
-    ] = None,
+    keep_logs: KeepLogs = None,
 ) -> None:
     """Show what rackward does and saves: four consumer groups on one Kafka in three racks.
 
@@ -179,20 +176,17 @@ def print_result(result: DemoResult, console: Console) -> None:
 
 def headline(result: DemoResult) -> str:
     """Return what rackward saved, in words: means of its groups and of the others."""
-    others = [each for each in result.results if not _is_rackward(each)]
-    own = [each for each in result.results if _is_rackward(each)]
-    crossing, own_crossing = (
-        sum(each.crossing_bytes for each in group) / len(group) for group in (others, own)
-    )
+
+    def means(figure: Callable[[Result], float]) -> Iterator[float]:
+        """Yield the mean of the others, and that of rackward's groups."""
+        for own in (False, True):
+            yield fmean(figure(each) for each in result.results if _is_rackward(each) is own)
+
+    crossing, own_crossing = means(lambda each: each.crossing_bytes)
     if not crossing:
         return "Nothing was read across racks without rackward: nothing could be saved."
-    share, own_share = (
-        sum(each.crossing_share for each in group) / len(group) for group in (others, own)
-    )
-    cost, own_cost = (
-        sum(each.cost_per_month(result.price_per_gb) for each in group) / len(group)
-        for group in (others, own)
-    )
+    share, own_share = means(lambda each: each.crossing_share)
+    cost, own_cost = means(lambda each: each.cost_per_month(result.price_per_gb))
     return (
         f"rackward's groups read {1 - own_crossing / crossing:.0%} fewer bytes across racks: "
         f"{own_share:.1%} of the bytes came from another rack, {share:.1%} with kafka-python's "

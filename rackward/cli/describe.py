@@ -19,8 +19,13 @@ from placement_core.audit import Finding, Kind
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions
-from rackward.cli.output import NO_RACK, escape_controls, number, print_json, stdout, table, text
-from rackward.cli.plan_output import MAX_BROKER_ROWS, format_range, replicas_text
+from rackward.cli.output import escape_controls, number, print_json, rack_name, stdout, table, text
+from rackward.cli.plan_output import (
+    MAX_BROKER_ROWS,
+    MAX_LISTED_PARTITIONS,
+    format_range,
+    replicas_text,
+)
 from rackward.kafka import (
     AdminConnection,
     ClusterState,
@@ -39,7 +44,7 @@ from rackward.topics.health import (
     read_throttle_findings,
 )
 from rackward.topics.pending_replicas import layout_with_placeholders
-from rackward.units import format_count
+from rackward.units import format_count, rackless_last
 
 EPILOG = """
 \b
@@ -55,8 +60,6 @@ Exit status: 0 success, also if there are problems; 2 error (reason on stderr).
 
 """
 
-MAX_LISTED_PARTITIONS = 60
-"""Partitions that are listed without --all-partitions, over all topics."""
 _MAX_FINDINGS = 6
 _MAX_RACKS = 4
 _MAX_RACKS_LENGTH = 12
@@ -180,9 +183,7 @@ def describe(
     match: Annotated[
         str | None,
         typer.Option(
-            "--match",
-            metavar="REGEX",
-            help="Only topics whose name contains a match; ^ and $ anchor it.",
+            metavar="REGEX", help="Only topics whose name contains a match; ^ and $ anchor it."
         ),
     ] = None,
     unhealthy: Annotated[
@@ -192,10 +193,7 @@ def describe(
         bool, typer.Option("--internal", help="Include Kafka's internal topics.")
     ] = False,
     limit: Annotated[
-        int,
-        typer.Option(
-            "--limit", metavar="N", min=0, help="Maximum number of topics to list; 0: no limit."
-        ),
+        int, typer.Option(metavar="N", min=0, help="Maximum number of topics to list; 0: no limit.")
     ] = 40,
     all_partitions: options.AllPartitions = False,
     as_json: options.Json = False,
@@ -206,7 +204,10 @@ def describe(
     Topics are listed one per line, unhealthy ones first. Partitions are listed if topics are named
     or with --unhealthy, up to 60; --all-partitions lists them all.
     """
-    pattern = _parse_pattern(match)
+    try:
+        pattern = None if match is None else re.compile(match)
+    except re.error as error:
+        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error
     with cluster.connect() as admin:
         description = _read_description(
             admin,
@@ -293,7 +294,9 @@ def description_of(
                 )
             )
     brokers = _brokers(state)
-    racks = {broker.rack for broker in brokers}
+    by_rack: dict[str | None, list[DescribedBroker]] = {}
+    for broker in brokers:
+        by_rack.setdefault(broker.rack, []).append(broker)
     return TopicsDescription(
         cluster_id=state.cluster_id,
         total_topics=len(state.topics),
@@ -302,12 +305,11 @@ def description_of(
         racks=tuple(
             DescribedRack(
                 rack,
-                len(there),
-                sum(broker.leaders for broker in there),
-                sum(broker.replicas for broker in there),
+                len(by_rack[rack]),
+                sum(broker.leaders for broker in by_rack[rack]),
+                sum(broker.replicas for broker in by_rack[rack]),
             )
-            for rack in sorted(racks, key=lambda name: (name is None, name or ""))
-            for there in ([broker for broker in brokers if broker.rack == rack],)
+            for rack in sorted(by_rack, key=rackless_last)
         ),
         topics=tuple(
             DescribedTopic(
@@ -332,12 +334,7 @@ def _brokers(state: ClusterState) -> tuple[DescribedBroker, ...]:
     known = {**{broker.id: broker.rack for broker in state.fenced}, **live}
     return tuple(
         DescribedBroker(
-            id,
-            known.get(id),
-            state.addresses.get(id),
-            id in live,
-            leaders[id],
-            replicas[id],
+            id, known.get(id), state.addresses.get(id), id in live, leaders[id], replicas[id]
         )
         for id in sorted({*known, *replicas})
     )
@@ -408,7 +405,7 @@ def _broker_table(description: TopicsDescription) -> Table:
     rows = table("rack", number("broker"), "address", *map(number, ("leaders", "replicas")))
     many = len(description.brokers) > MAX_BROKER_ROWS
     for rack in description.racks:
-        name = NO_RACK if rack.rack is None else rack.rack
+        name = rack_name(rack.rack)
         there = [broker for broker in description.brokers if broker.rack == rack.rack]
         if many:
             down = sum(not broker.live for broker in there)
@@ -489,12 +486,3 @@ def _partition_table(description: TopicsDescription, topics: Sequence[DescribedT
                 each.note_text,
             )
     return rows
-
-
-def _parse_pattern(match: str | None) -> re.Pattern[str] | None:
-    if match is None:
-        return None
-    try:
-        return re.compile(match)
-    except re.error as error:
-        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from typing import Annotated
 
@@ -14,14 +13,15 @@ from rich.text import Text
 
 from assignors.explain import RemedyKind, partition_ranges
 from placement_core import InvalidOptionError
+from rack_traffic.advice import command, layout_step
 from rackward.cli import options
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions
 from rackward.cli.output import (
-    NO_RACK,
     escape_controls,
     number,
     print_json,
+    rack_name,
     stderr,
     stdout,
     table,
@@ -213,7 +213,7 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     rows = table("rack", *map(number, headings))
     for each in group.racks[:_MAX_RACKS]:
         of_rack = (each.leaders, each.members, each.reads, each.local, each.off_rack, each.unknown)
-        rows.add_row(NO_RACK if each.rack is None else each.rack, *map(text, of_rack))
+        rows.add_row(rack_name(each.rack), *map(text, of_rack))
     if len(group.racks) > _MAX_RACKS:
         rows.add_row(f"... and {len(group.racks) - _MAX_RACKS:,} more")
     console.print(rows)
@@ -273,17 +273,10 @@ def _recommended_commands(group: GroupExplanation, mapping: str | None) -> list[
         lines += ["", _sentence(step.text) + ":", *(f"  {line}" for line in step.lines)]
     kinds = {remedy.kind for finding in group.findings for remedy in finding.remedies}
     if RemedyKind.MOVE_LEADERS in kinds or RemedyKind.FIT_LEADERS in kinds:
-        command = ["rackward", "leaders", "plan", "--group", group.group]
-        if mapping is not None:
-            command += ["--mapping", mapping]
-        lines += [
-            "",
-            "To move leaders, as far as replicas and other groups permit:",
-            f"  {shlex.join([*command, '-o', 'leaders.json'])}",
-            "  rackward leaders apply leaders.json",
-        ]
+        lines += ["", "To move leaders, as far as replicas and other groups permit:"]
+        lines += [f"  {line}" for line in layout_step(group.group, mapping=mapping).lines]
         if group.assigned_by_rackward:
-            lines.append(f"  {shlex.join(['rackward', 'groups', 'rebalance', group.group])}")
+            lines.append(f"  {command('groups', 'rebalance', group.group)}")
     better = [each for finding in group.findings for each in finding.better]
     if better:
         members = {member.id: member for member in group.members}

@@ -16,13 +16,7 @@ from rackward.cli import options
 from rackward.cli.audit import read_report, show_groups
 from rackward.cli.commands import command_group
 from rackward.cli.options import ClusterOptions, PriceOptions, RunOptions
-from rackward.cli.output import (
-    confirm,
-    print_json,
-    require_confirmation,
-    stdout,
-    table_console,
-)
+from rackward.cli.output import confirm, print_json, require_confirmation, stdout, table_console
 from rackward.groups.audit_report import AuditReport
 from rackward.groups.explain import check_explainable, explain_live_group
 from rackward.groups.host_racks import HostRacks

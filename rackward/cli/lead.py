@@ -154,7 +154,6 @@ def lead(
     protocol: Annotated[
         list[str] | None,
         typer.Option(
-            "--protocol",
             metavar="NAME=STRATEGY",
             help="Answer another assignor's name, too: with range, sticky or cooperative-sticky.",
         ),
@@ -162,10 +161,7 @@ def lead(
     mapping: options.RackMapping = None,
     take_over: Annotated[
         TakeOver,
-        typer.Option(
-            "--take-over",
-            help="In a group with another leader: wait until it leaves, or remove it.",
-        ),
+        typer.Option(help="In a group with another leader: wait until it leaves, or remove it."),
     ] = TakeOver.WAIT,
     remove_static: Annotated[
         bool,
@@ -176,7 +172,6 @@ def lead(
     refresh: Annotated[
         str | None,
         typer.Option(
-            "--refresh",
             metavar="KEY=VALUE,...",
             help="When moved partition leaders justify a rebalance: min_gain (0.05), "
             "min_partitions (1), stable_seconds (120), unstable_seconds (900), min_interval (600), "
@@ -186,7 +181,6 @@ def lead(
     worker_group: Annotated[
         str | None,
         typer.Option(
-            "--worker-group",
             metavar="NAME",
             help="Divide the groups among all processes with the same NAME, that of a Kafka "
             "group that they join.",
@@ -195,7 +189,6 @@ def lead(
     health: Annotated[
         str | None,
         typer.Option(
-            "--health",
             metavar="HOST:PORT",
             help="Serve /health/live, /health/ready, /status, and /metrics for Prometheus.",
         ),
@@ -236,7 +229,12 @@ def lead(
             else:
                 show_rows(plans, stdout())
             if run.dry_run:
-                check_exist(missing)
+                if missing:
+                    raise InvalidOptionError(
+                        f"no such group in {MISSING_SECONDS:g} s: {', '.join(missing)}: check the "
+                        "name, or grant this user Describe on the group; it would be led from its "
+                        "first consumer on"
+                    )
                 return
             confirm(question(plans), run.yes)
     with (
@@ -266,15 +264,6 @@ def missing_groups(admin: AdminConnection, names: Collection[str], seconds: floa
             return missing
         time.sleep(POLL_SECONDS)
     return []
-
-
-def check_exist(missing: Sequence[str]) -> None:
-    """Raise InvalidOptionError if a group is ``missing``."""
-    if missing:
-        raise InvalidOptionError(
-            f"no such group in {MISSING_SECONDS:g} s: {', '.join(missing)}: check the name, or "
-            "grant this user Describe on the group; it would be led from its first consumer on"
-        )
 
 
 def question(plans: Sequence[LeadRow]) -> str:
@@ -390,9 +379,8 @@ def plan_groups(
 def _why_no_gain(explained: ExplainedGroup) -> str:
     """Return why leading the group gains nothing; empty if it does."""
     group, explanation = explained.group, explained.explanation
-    rackless = [each for each in group.members if explained.readers[each.id].rack is None]
-    if len(rackless) == len(group.members):
-        hosts = ",".join(f"{host}=RACK" for host in hosts_of(rackless))
+    if len(explained.rackless) == len(group.members):
+        hosts = ",".join(f"{host}=RACK" for host in hosts_of(explained.rackless))
         return (
             "nothing to gain yet: its members send no rack (client.rack); without a change of "
             f"clients: --mapping {hosts}"

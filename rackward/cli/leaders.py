@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from placement_core import RackwardError
-from rack_traffic.advice import assigned_by_rackward
+from rack_traffic.advice import assigned_by_rackward, command
 from rackward.cli import leaders_plan, options
 from rackward.cli.commands import command_group
 from rackward.cli.options import BatchOptions, ClusterOptions
@@ -24,13 +23,7 @@ from rackward.cli.placement.apply import (
 )
 from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, ClusterState, read_state
-from rackward.reassignment import (
-    ExecutionOptions,
-    LiveCluster,
-    Plan,
-    PlanKind,
-    check_preconditions,
-)
+from rackward.reassignment import ExecutionOptions, LiveCluster, Plan, PlanKind, check_preconditions
 from rackward.reassignment.plan import display_name, load_plan
 
 app = command_group("Move partition leaders to the racks of their consumers.")
@@ -95,9 +88,7 @@ def cancel(plan: PlanArgument, *, run: LeadersRunOptions, cluster: ClusterOption
     _run("leaders cancel", plan, loaded, run, cluster)
 
 
-def _run(
-    command: str, path: str, plan: Plan, run: LeadersRunOptions, cluster: ClusterOptions
-) -> None:
+def _run(name: str, path: str, plan: Plan, run: LeadersRunOptions, cluster: ClusterOptions) -> None:
     """Execute the plan. Raises RackwardError, and typer.Exit(1) if the result differs from it."""
 
     def check(state: ClusterState) -> None:
@@ -107,7 +98,7 @@ def _run(
         view = read_state(admin, reassignments=False).view
         limits = plan.limits.with_overrides(BatchOptions(batch_count=run.batch_count).limits())
         run_plan(
-            command,
+            name,
             plan.change(view, limits.throttle),
             LiveCluster(admin),
             run,
@@ -118,7 +109,7 @@ def _run(
         if run.dry_run or run.as_json:
             return
         for group in _following_groups(admin, plan, view.racks()):
-            rebalance = shlex.join(["rackward", "groups", "rebalance", group])
+            rebalance = command("groups", "rebalance", group)
             table_console(run.as_json).print(
                 f"The group assigns by the new leaders at its next rebalance. Now: {rebalance}",
                 soft_wrap=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -20,6 +19,7 @@ from placement_core.leaders import (
     WriterDemand,
     plan_leaders,
 )
+from rack_traffic.advice import command
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.writers import ALL_TOPICS, parse_writers
 from rackward.cli import options
@@ -31,15 +31,15 @@ from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
     Readers,
-    count_rackless_members,
     may_read_followers,
     parse_readers,
+    rackless_members,
     read_groups,
     read_leader_bytes,
     readers_of_groups,
 )
 from rackward.kafka import AdminConnection, ClusterState, read_state
-from rackward.kafka.metadata import unauthorized_topics
+from rackward.kafka.metadata import by_topic, unauthorized_topics
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.reassignment import BatchLimits, PlanKind
 from rackward.reassignment.plan import build_plan
@@ -116,7 +116,6 @@ def plan(
     readers: Annotated[
         str | None,
         typer.Option(
-            "--readers",
             metavar="RACK=N,...",
             help="Instead of --group: the number of consumers of --topics in each rack.",
         ),
@@ -125,16 +124,14 @@ def plan(
     assignment: Annotated[
         AssignmentKind | None,
         typer.Option(
-            "--assignment",
             help="The assignment of the groups after the change: current, the members keep their "
             "partitions; rackward, rackward's assignor follows the leaders. Default: what "
-            "each group's assignor does.",
+            "each group's assignor does."
         ),
     ] = None,
     max_imbalance: Annotated[
         float | None,
         typer.Option(
-            "--max-imbalance",
             metavar="SHARE",
             min=0.0,
             help="By what share of the mean a broker may lead more partitions than the mean, "
@@ -144,7 +141,6 @@ def plan(
     max_byte_imbalance: Annotated[
         float | None,
         typer.Option(
-            "--max-byte-imbalance",
             metavar="SHARE",
             min=0.0,
             help="By what share of the mean the leaders on a broker may serve more bytes than the "
@@ -154,16 +150,14 @@ def plan(
     weights: Annotated[
         Weights,
         typer.Option(
-            "--weights",
             help="Weights of groups that need different leaders: all equal, or by the bytes "
             "stored per partition that they read (of groups that follow, the "
-            "mean).",
+            "mean)."
         ),
     ] = Weights.EQUAL,
     writers: Annotated[
         list[str] | None,
         typer.Option(
-            "--writers",
             metavar="[TOPIC:]RACK=SHARE,...",
             help="The shares of a topic's bytes that producers in each rack write, such as "
             "a=60,b=30,c=10; without TOPIC, of all other topics. May be repeated.",
@@ -172,7 +166,6 @@ def plan(
     writers_from: Annotated[
         str | None,
         typer.Option(
-            "--writers-from",
             metavar="FOLDER",
             help="Folder or URL of the tables of `rackward traffic run --flows`: writers are where "
             "flow records measured them. --writers TOPIC:... overrides, --writers without TOPIC is "
@@ -182,24 +175,20 @@ def plan(
     writers_cluster: Annotated[
         str | None,
         typer.Option(
-            "--writers-cluster",
-            metavar="NAME",
-            help="The name of this cluster in the tables, if they have several.",
+            metavar="NAME", help="The name of this cluster in the tables, if they have several."
         ),
     ] = None,
     partitioner: Annotated[
         Partitioner,
         typer.Option(
-            "--partitioner",
             help="How the writers choose partitions: stock, whatever the leaders; rack-aware, "
-            "records without keys go to leaders in the producer's rack.",
+            "records without keys go to leaders in the producer's rack."
         ),
     ] = Partitioner.STOCK,
     topics: TopicOptions,
     levels: Annotated[
         int | None,
         typer.Option(
-            "--levels",
             metavar="N",
             min=1,
             help="Compare racks such as /dc1/room2 by their first N levels only.",
@@ -215,7 +204,14 @@ def plan(
     the plan has the one with the most even leaders per broker, then the fewest changes; with
     current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
-    _check_options(group, readers, mapping, topics.topics, assignment)
+    if bool(group) == (readers is not None):
+        raise InvalidOptionError("specify --group (repeatable) or --readers")
+    if readers is not None and topics.topics is None:
+        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
+    if mapping is not None and not group:
+        raise InvalidOptionError("--mapping is for the members of groups: give --group")
+    if assignment is not None and not group:
+        raise InvalidOptionError("--assignment is that of groups: give --group")
     if max_byte_imbalance is not None and weights is not Weights.BYTES:
         raise InvalidOptionError("--max-byte-imbalance needs --weights bytes")
     if writers_cluster is not None and writers_from is None:
@@ -243,13 +239,12 @@ def plan(
         check_not_reassigning(read_topics, state)
         view = planning_view(state, locator)
         progress("Reading sizes of partitions")
-        found, amounts = _with_weights(
-            admin,
-            view,
-            found,
-            weights,
-            alone=not (writers or measured) and max_byte_imbalance is None,
-        )
+        # Weights matter to a choice between readers, or between readers and writers.
+        alone = not (writers or measured or found.assignments) and len(found.demands) < 2
+        amounts: Mapping[TopicPartition, float] = {}
+        if weights is Weights.BYTES and not (alone and max_byte_imbalance is None):
+            amounts = read_leader_bytes(admin, view, found.topics)
+            found = found.weighted(amounts)
         if max_imbalance is None:
             max_imbalance = found.max_imbalance
         progress("Planning")
@@ -316,23 +311,6 @@ def plan(
         )
 
 
-def _check_options(
-    group: Sequence[str] | None,
-    readers: str | None,
-    mapping: str | None,
-    topics: str | None,
-    assignment: AssignmentKind | None,
-) -> None:
-    if bool(group) == (readers is not None):
-        raise InvalidOptionError("specify --group (repeatable) or --readers")
-    if readers is not None and topics is None:
-        raise InvalidOptionError("--readers needs --topics: give the topics that they read")
-    if mapping is not None and not group:
-        raise InvalidOptionError("--mapping is for the members of groups: give --group")
-    if assignment is not None and not group:
-        raise InvalidOptionError("--assignment is that of groups: give --group")
-
-
 def _read_readers(
     admin: AdminConnection,
     state: ClusterState,
@@ -341,7 +319,7 @@ def _read_readers(
     assignment: AssignmentKind | None,
 ) -> Readers:
     groups = read_groups(admin, state, list(dict.fromkeys(names)))
-    if rackless := count_rackless_members(groups, host_racks):
+    if rackless := sum(len(rackless_members(group, host_racks)) for group in groups):
         stderr().print(
             f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "
             "their partitions as not local; see --mapping.",
@@ -364,17 +342,6 @@ def _read_readers(
             style="yellow",
         )
     return readers
-
-
-def _with_weights(
-    admin: AdminConnection, view: ClusterView, readers: Readers, weights: Weights, *, alone: bool
-) -> tuple[Readers, Mapping[TopicPartition, float]]:
-    """Return the readers, weighted by --weights, and the weights."""
-    alone &= not readers.assignments and len(readers.demands) < 2
-    if weights is Weights.EQUAL or alone:
-        return readers, {}
-    amounts = read_leader_bytes(admin, view, readers.topics)
-    return readers.weighted(amounts), amounts
 
 
 def writer_demands(
@@ -478,23 +445,18 @@ def _placement_command(unmet: UnmetReads, view: ClusterView) -> str:
     racks = len({rack for rack in view.racks().values() if rack is not None})
     topics = sorted({tp.topic for tp in unmet.partitions})
     factor = max(len(view.replicas[tp]) for tp in unmet.partitions)
-    command = ["rackward", "placement", "plan", "--topics", ",".join(topics)]
-    if factor < racks:
-        command += ["--replication-factor", str(racks)]
-    return shlex.join(command)
+    more = ("--replication-factor", str(racks)) if factor < racks else ()
+    return command("placement", "plan", "--topics", ",".join(topics), *more)
 
 
 def layout_result(layout: LeaderLayout) -> LayoutResult:
     """Return what the JSON of the command has of a layout."""
-    rows = []
-    for unmet in layout.unmet:
-        partitions: dict[str, list[int]] = {}
-        for topic, number in unmet.partitions:
-            partitions.setdefault(topic, []).append(number)
-        rows.append(UnmetRow(unmet.name, unmet.obstacle, unmet.rack, partitions))
     return LayoutResult(
         layout.leader_limit,
-        rows,
+        [
+            UnmetRow(unmet.name, unmet.obstacle, unmet.rack, by_topic(unmet.partitions))
+            for unmet in layout.unmet
+        ],
         layout.consumed,
         layout.produced,
         layout.gap,

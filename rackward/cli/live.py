@@ -68,11 +68,9 @@ class _LineReporter:
             elapsed >= 2 * LOG_INTERVAL_SECONDS
         ):
             self._last_time, self._last_completed = now, progress.completed
-            self._console.print(f"{_batch_text(event)}: {progress_text(progress)}")
-
-
-def _batch_text(event: events.Progressed) -> str:
-    return f"Batch {event.number} of {event.batches}" if event.batches > 1 else "Reassigning"
+            several = event.batches > 1
+            what = f"Batch {event.number} of {event.batches}" if several else "Reassigning"
+            self._console.print(f"{what}: {progress_text(progress)}")
 
 
 def progress_text(progress: Progress) -> str:

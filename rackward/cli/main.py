@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 try:
     import typer
@@ -25,61 +25,23 @@ from placement_core import RackwardError
 from rackward.cli.output import escape_controls
 from rackward.cli.settings import option_defaults, read_settings
 
-
-class LazyCommand(NamedTuple):
-    """A subcommand that is imported when it is used; ``module`` has its Typer as ``app``.
-
-    The Typer must be created with ``add_completion=False``.
-    """
-
-    module: str
-    summary: str
-
-
 # All modules together take longer to import than most commands take to run.
 COMMANDS = {
-    "audit": LazyCommand(
-        "rackward.cli.audit",
-        "Show what consumer groups read across racks, what it costs, and what to do next.",
-    ),
-    "top": LazyCommand(
-        "rackward.cli.top",
-        "Show live what consumer groups read across racks, their lag and cost.",
-    ),
-    "demo": LazyCommand(
-        "rackward.cli.demo",
-        "Measure cross-rack traffic of groups with and without rackward.",
-    ),
-    "bench": LazyCommand(
-        "rackward.cli.bench",
-        "Measure cross-rack traffic of many assignors and clients, and report it.",
-    ),
-    "topics": LazyCommand(
-        "rackward.cli.topics", "Create topics, add partitions and describe topics, by rack."
-    ),
-    "placement": LazyCommand(
-        "rackward.cli.placement", "Check the placement of replicas, and reassign them."
-    ),
-    "leaders": LazyCommand(
-        "rackward.cli.leaders", "Move partition leaders to the racks of their consumers."
-    ),
-    "lead": LazyCommand(
-        "rackward.cli.lead", "Assign the partitions of any client's consumer groups by rack."
-    ),
-    "controller": LazyCommand(
-        "rackward.cli.controller", "Add missing replicas, and serve placement requests."
-    ),
-    "groups": LazyCommand(
-        "rackward.cli.groups",
-        "List consumer groups, explain why they read from other racks, and rebalance them.",
-    ),
-    "traffic": LazyCommand(
-        "rackward.cli.traffic", "Collect and report cross-rack traffic, its cost and savings."
-    ),
-    "rack": LazyCommand(
-        "rackward.cli.rack", "Print the rack that a consumer on this host would use."
-    ),
+    "audit": "Show what consumer groups read across racks, what it costs, and what to do next.",
+    "top": "Show live what consumer groups read across racks, their lag and cost.",
+    "demo": "Measure cross-rack traffic of groups with and without rackward.",
+    "bench": "Measure cross-rack traffic of many assignors and clients, and report it.",
+    "topics": "Create topics, add partitions and describe topics, by rack.",
+    "placement": "Check the placement of replicas, and reassign them.",
+    "leaders": "Move partition leaders to the racks of their consumers.",
+    "lead": "Assign the partitions of any client's consumer groups by rack.",
+    "controller": "Add missing replicas, and serve placement requests.",
+    "groups": "List consumer groups, explain why they read from other racks, and rebalance them.",
+    "traffic": "Collect and report cross-rack traffic, its cost and savings.",
+    "rack": "Print the rack that a consumer on this host would use.",
 }
+"""Command to its summary. The module ``rackward.cli.NAME``, which is imported when the command is
+used, has its Typer as ``app``; it must be created with ``add_completion=False``."""
 
 
 class LazyGroup(TyperGroup):
@@ -97,7 +59,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if self.commands[cmd_name] is None:
-            app = import_module(COMMANDS[cmd_name].module).app
+            app = import_module(f"rackward.cli.{cmd_name}").app
             self.commands[cmd_name] = typer.main.get_command(app)
             self.commands[cmd_name].name = cmd_name
         return self.commands[cmd_name]
@@ -105,7 +67,7 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the summaries, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+            formatter.write_dl([*COMMANDS.items()])
 
 
 EPILOG = """

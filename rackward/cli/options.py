@@ -34,16 +34,12 @@ DEFAULT_TIMEOUT = TIMEOUT_SECONDS
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT,...",
-        envvar="RACKWARD_BOOTSTRAP_SERVER",
-        help="Bootstrap brokers.",
+        metavar="HOST:PORT,...", envvar="RACKWARD_BOOTSTRAP_SERVER", help="Bootstrap brokers."
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
-        "--command-config",
         metavar="FILE",
         envvar="RACKWARD_COMMAND_CONFIG",
         help="Properties file with connection settings (TLS, SASL, timeouts), with the names of "
@@ -53,7 +49,6 @@ CommandConfig = Annotated[
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout",
         metavar="SECONDS",
         envvar="RACKWARD_TIMEOUT",
         min=MIN_TIMEOUT,
@@ -85,24 +80,17 @@ class ClusterOptions:
 
     def properties(self) -> dict[str, object]:
         """Return the connection properties. Raises InvalidOptionError."""
-        return connection_properties(self.bootstrap_server, self.command_config)
+        properties: dict[str, object] = {}
+        if self.command_config is not None:
+            properties |= read_config_file(self.command_config)
+        if self.bootstrap_server is not None:
+            server_list(self.bootstrap_server, "--bootstrap-server")
+            properties["bootstrap.servers"] = self.bootstrap_server
+        return properties
 
 
 _MAX_FILE_BYTES = 1 << 20
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-
-
-def connection_properties(
-    bootstrap_server: str | None, command_config: Path | None
-) -> dict[str, object]:
-    """Return the connection properties that the options give. Raises InvalidOptionError."""
-    properties: dict[str, object] = {}
-    if command_config is not None:
-        properties |= read_config_file(command_config)
-    if bootstrap_server is not None:
-        server_list(bootstrap_server, "--bootstrap-server")
-        properties["bootstrap.servers"] = bootstrap_server
-    return properties
 
 
 def read_config_file(path: Path) -> dict[str, str]:
@@ -134,6 +122,14 @@ AllPartitions = Annotated[
 ]
 
 
+KeepLogs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", file_okay=False, help="Keep the logs of brokers and groups in DIR."
+    ),
+]
+
+
 class LogFormat(Enum):
     """How log lines are written."""
 
@@ -142,8 +138,7 @@ class LogFormat(Enum):
 
 
 Logging = Annotated[
-    LogFormat,
-    typer.Option("--log-format", help="Log lines as text, or as one JSON object per line."),
+    LogFormat, typer.Option(help="Log lines as text, or as one JSON object per line.")
 ]
 
 
@@ -163,7 +158,6 @@ class RunOptions:
 RackMapping = Annotated[
     str | None,
     typer.Option(
-        "--mapping",
         metavar="HOST=RACK,...",
         envvar="RACKWARD_MAPPING",
         help="Racks for members without client.rack, by host, IP address or CIDR block "
@@ -173,7 +167,6 @@ RackMapping = Annotated[
 Writers = Annotated[
     list[str] | None,
     typer.Option(
-        "--writers",
         metavar="[TOPIC:]RACK=SHARE,...",
         help="Where producers are, such as a=60,b=30,c=10, for all topics or those not named; may "
         "be repeated. Default: in equal parts in all racks that hold replicas.",
@@ -193,7 +186,6 @@ GroupNames = Annotated[
 Prices = Annotated[
     str | None,
     typer.Option(
-        "--prices",
         metavar="FILE",
         envvar="RACKWARD_PRICES",
         help="Price table, as CSV or JSON: rules with per_gb and, optionally, kind (consume, "
@@ -205,7 +197,6 @@ Prices = Annotated[
 PricesProperties = Annotated[
     str | None,
     typer.Option(
-        "--prices-properties",
         metavar="KEY=VALUE,...",
         envvar="RACKWARD_PRICES_PROPERTIES",
         help="Properties of the plug-in that --prices names.",
@@ -214,10 +205,7 @@ PricesProperties = Annotated[
 CurrencySign = Annotated[
     str,
     typer.Option(
-        "--currency",
-        metavar="SIGN",
-        envvar="RACKWARD_CURRENCY",
-        help="Currency of the prices, such as EUR.",
+        metavar="SIGN", envvar="RACKWARD_CURRENCY", help="Currency of the prices, such as EUR."
     ),
 ]
 _MAX_CURRENCY_LENGTH = 8
@@ -268,7 +256,6 @@ def currency_symbol(text: str) -> str:
 Brokers = Annotated[
     str | None,
     typer.Option(
-        "--brokers",
         metavar="ID,...",
         help="Place replicas on these brokers only, such as 0,1,4-6. Default: all live brokers.",
     ),
@@ -285,7 +272,6 @@ class LocatorOptions:
     rack_locator: Annotated[
         str | None,
         typer.Option(
-            "--rack-locator",
             metavar="NAME",
             envvar="RACKWARD_RACK_LOCATOR",
             help="Source of the brokers' racks: metadata (broker.rack; the default), static, file, "
@@ -295,7 +281,6 @@ class LocatorOptions:
     rack_locator_properties: Annotated[
         str | None,
         typer.Option(
-            "--rack-locator-properties",
             metavar="KEY=VALUE,...",
             envvar="RACKWARD_RACK_LOCATOR_PROPERTIES",
             help="Properties of the rack locator: path=FILE for file, command=PROGRAM for command, "
@@ -330,7 +315,6 @@ class PlacingOptions(LocatorOptions):
     placement: Annotated[
         str | None,
         typer.Option(
-            "--placement",
             metavar="NAME",
             help="Placement strategy: rack-alternating, simple, multi-level (racks such as "
             "/dc1/room2), like-topic, or module:Class. Default: rack-alternating for new "
@@ -339,20 +323,11 @@ class PlacingOptions(LocatorOptions):
     ] = None
     placement_properties: Annotated[
         str | None,
-        typer.Option(
-            "--placement-properties",
-            metavar="KEY=VALUE,...",
-            help="Properties of the placement strategy.",
-        ),
+        typer.Option(metavar="KEY=VALUE,...", help="Properties of the placement strategy."),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            min=0,
-            help="Random seed; the same seed gives the same layout.",
-        ),
+        typer.Option(metavar="N", min=0, help="Random seed; the same seed gives the same layout."),
     ] = None
     ignore_racks: Annotated[
         bool, typer.Option("--ignore-racks", help="Place as if no broker had a rack.")
@@ -421,7 +396,6 @@ def _parse_properties(option: str, text: str | None) -> dict[str, str]:
 BatchCount = Annotated[
     int | None,
     typer.Option(
-        "--batch-count",
         metavar="N",
         min=1,
         max=1_000_000,
@@ -437,7 +411,6 @@ class BatchOptions:
     throttle: Annotated[
         str | None,
         typer.Option(
-            "--throttle",
             metavar="BYTES/s",
             help="Replication throttle per broker and direction, such as 50MB. Default: no "
             "throttle.",
@@ -447,7 +420,6 @@ class BatchOptions:
     batch_bytes: Annotated[
         str | None,
         typer.Option(
-            "--batch-bytes",
             metavar="BYTES",
             help="Maximum size of the data copied in a batch, such as 20GB. Default: no limit.",
         ),
@@ -473,16 +445,13 @@ class TopicOptions:
     topics: Annotated[
         str | None,
         typer.Option(
-            "--topics",
             metavar="NAME,...",
             help="Only these topics; * matches any characters. Default: all topics.",
         ),
     ] = None
     exclude: Annotated[
         str | None,
-        typer.Option(
-            "--exclude", metavar="NAME,...", help="Exclude these topics; * matches any characters."
-        ),
+        typer.Option(metavar="NAME,...", help="Exclude these topics; * matches any characters."),
     ] = None
 
     def match(self, names: Collection[str]) -> frozenset[str]:

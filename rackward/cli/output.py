@@ -30,8 +30,6 @@ SCHEMA_VERSION = 1
 """Version of the JSON that commands print. It grows if the meaning of a field changes, not if a
 field is added."""
 
-NO_RACK = "(no rack)"
-
 _UNLIMITED_WIDTH = 100_000
 _NUMBER_LIST = re.compile(r"\[\n\s*((?:-?[0-9]+,\n\s*)*-?[0-9]+)\n\s*\]")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -118,6 +116,11 @@ def table(*columns: str | Column, title: str | None = None, expand: bool = False
 def number(heading: str) -> Column:
     """Return a column of figures, which are on the right and not wrapped."""
     return Column(heading, justify="right", no_wrap=True)
+
+
+def rack_name(rack: str | None) -> str:
+    """Return a rack, or what is shown in place of its name."""
+    return "(no rack)" if rack is None else rack
 
 
 def text(value: object) -> str:

@@ -19,7 +19,7 @@ from placement_core import ClusterView, InvalidOptionError
 from placement_core.cluster import BrokerLoad, ClusterLoad, RackLoad, cluster_load
 from placement_core.leaders import Locality
 from rackward.cli.options import AllPartitions, Json
-from rackward.cli.output import NO_RACK, number, print_json, stderr, stdout, table, text
+from rackward.cli.output import number, print_json, rack_name, stderr, stdout, table, text
 from rackward.reassignment import Plan, PlannedChange
 from rackward.reassignment.plan import (
     STDIO,
@@ -34,6 +34,10 @@ from rackward.units import format_bytes, format_count, format_duration
 
 MAX_BROKER_ROWS = 30
 """With more brokers, a table has one row per rack with the ranges of its brokers."""
+MAX_LISTED_PARTITIONS = 60
+"""Partitions of all topics together that are listed without --all-partitions."""
+MAX_LISTED_CHANGES = 20
+"""Partitions of a change, or with a problem, that are listed without --all-partitions."""
 
 _MAX_RACK_LENGTH = 10
 
@@ -64,7 +68,7 @@ def add_load_rows(
     for rack in racks:
         there = [broker for broker in brokers if broker.rack == rack.rack]
         rows.add_row(
-            NO_RACK if rack.rack is None else rack.rack,
+            rack_name(rack.rack),
             f"{len(there)} brokers" if many else "all",
             *map(text, figures(rack)),
             style="bold",
@@ -94,8 +98,6 @@ def replicas_text(row: tuple[int, ...], racks: Mapping[int, str | None]) -> str:
 
 
 # ---- A change.
-
-MAX_LISTED_PARTITIONS = 20
 
 
 class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +175,7 @@ def show_change(
         console.print()
     console.print(load_table(ClusterLoad(change.brokers, change.racks)))
     console.print()
-    listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_PARTITIONS]
+    listed = change.partitions if all_partitions else change.partitions[:MAX_LISTED_CHANGES]
     console.print(_partition_table(listed, racks))
     if hidden := len(change.partitions) - len(listed):
         console.print(f"... and {hidden:,} more: --all-partitions lists them")
@@ -246,9 +248,8 @@ class PlanOutput:
     format: Annotated[
         PlanFormat,
         typer.Option(
-            "--format",
             help="Format of the plan file: rackward, which apply can check; or kafka, the JSON of "
-            "kafka-reassign-partitions.",
+            "kafka-reassign-partitions."
         ),
     ] = PlanFormat.RACKWARD
     all_partitions: AllPartitions = False

@@ -38,13 +38,6 @@ Exit status: 0 found; 1 not found (reason on stderr); 2 usage error (reason on s
 
 """
 
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from", metavar="NAME", help=f"Use this source only: one of {', '.join(SOURCE_NAMES)}"
-    ),
-]
-
 
 class SourceFailure(msgspec.Struct, frozen=True):
     """A source that could not be read, and why."""
@@ -70,7 +63,15 @@ app = single_command()
 
 
 @app.command(epilog=EPILOG, results=(FoundRack,))
-def rack(name: From = None, as_json: options.Json = False) -> None:
+def rack(
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="NAME", help=f"Use this source only: one of {', '.join(SOURCE_NAMES)}"
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
     """Print the rack that a consumer on this host uses if its configuration has none.
 
     Prints the rack to stdout and its source to stderr. Cloud metadata services and commands are

@@ -87,22 +87,18 @@ def top(
     groups: options.GroupNames = None,
     *,
     interval: Annotated[
-        float,
-        typer.Option(
-            "--interval", metavar="SECONDS", min=0.5, max=3600.0, help="Time between two passes."
-        ),
+        float, typer.Option(metavar="SECONDS", min=0.5, max=3600.0, help="Time between two passes.")
     ] = 1.0,
     once: Annotated[
         bool, typer.Option("--once", help="Measure for 6 s, print a frame and exit.")
     ] = False,
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="FILE", help="Measure for 30 s and write a picture, as SVG."),
+        typer.Option(metavar="FILE", help="Measure for 30 s and write a picture, as SVG."),
     ] = None,
     status: Annotated[
         list[str] | None,
         typer.Option(
-            "--status",
             metavar="URL",
             help="Health port of rackward lead or a controller: what it knows of its groups. May "
             "be repeated.",

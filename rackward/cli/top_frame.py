@@ -18,13 +18,13 @@ from placement_core import InvalidOptionError
 from rack_traffic.report.format import Currency, cut_middle
 from rackward.cli.audit import NO_GROUPS, client_text, cost, headline, locality, notes
 from rackward.cli.explain import show_explanation
-from rackward.cli.output import NO_RACK, EscapingConsole, escape_controls
+from rackward.cli.output import EscapingConsole, escape_controls, rack_name
 from rackward.groups.audit_report import CrossRackReads
 from rackward.groups.explain import check_explainable, explain_group
 from rackward.groups.live import LiveGroup, LivePass
 from rackward.groups.readers import in_sync_racks, topics_read
 from rackward.groups.reading import RateSource
-from rackward.units import format_bytes, format_duration
+from rackward.units import format_bytes, format_duration, rackless_last
 
 KEYS = "j/k select  </> sort  r reverse  / filter  Enter group  m racks  q quit"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -229,14 +229,14 @@ def _matrix(cluster: LivePass, width: int) -> Iterator[Text]:
     """Yield bytes a second by the rack that is read from and the rack of the reader."""
     racks = {each.rack for each in cluster.report.racks}
     sources, readers = (
-        sorted(racks.union(names), key=lambda rack: (rack is None, rack or ""))[:MAX_RACKS]
+        sorted(racks.union(names), key=rackless_last)[:MAX_RACKS]
         for names in ({source for source, _ in cluster.flows}, {r for _, r in cluster.flows})
     )
     size = max(9, min(16, (width - 16) // (len(readers) or 1) - 1))
-    names = [NO_RACK if rack is None else escape_controls(rack) for rack in readers]
+    names = [escape_controls(rack_name(rack)) for rack in readers]
     yield Text(f"{'B/s from / in':16}" + "".join(f" {_fit(name, size)}" for name in names), "dim")
     for source in sources:
-        line = Text(_fit(NO_RACK if source is None else escape_controls(source), -16))
+        line = Text(_fit(escape_controls(rack_name(source)), -16))
         for reader in readers:
             rate = cluster.flows.get((source, reader), 0.0)
             local, unknown = source == reader, None in (source, reader)

@@ -18,7 +18,7 @@ from rackward.cli import options
 from rackward.cli.commands import command_group
 from rackward.cli.options import ClusterOptions, PlacingOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, stderr, table_console
-from rackward.cli.plan_output import load_table, replicas_text
+from rackward.cli.plan_output import MAX_LISTED_PARTITIONS, load_table, replicas_text
 from rackward.kafka import AdminConnection, ClusterState, check_topics, read_state
 from rackward.kafka.topics import NewPartitions, create_partitions, read_topic_defaults
 from rackward.topics.creator import (
@@ -64,7 +64,6 @@ class LayoutOptions(PlacingOptions):
     like: Annotated[
         str | None,
         typer.Option(
-            "--like",
             metavar="TOPIC",
             help="Give partition i the replicas of partition i of this topic, so that joins of the "
             "two stay local.",
@@ -146,9 +145,7 @@ def create(
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--config", metavar="KEY=VALUE", help="Configuration of the topics; may be repeated."
-        ),
+        typer.Option(metavar="KEY=VALUE", help="Configuration of the topics; may be repeated."),
     ] = None,
     layout: LayoutOptions,
     run: RunOptions,
@@ -311,8 +308,6 @@ def parse_key_values(option: str, pairs: list[str]) -> dict[str, str]:
 
 # ---- The plan as tables and as JSON.
 
-MAX_LISTED_PARTITIONS = 60
-"""Partitions that are listed without --all-partitions, over all topics."""
 MIN_LISTED_PARTITIONS = 6
 """Partitions of each planned topic that are listed in any case."""
 
@@ -365,7 +360,7 @@ def show_replica_lists(
     console: Console,
     *,
     first: int = 0,
-    limit: int | None = MAX_LISTED_PARTITIONS,
+    limit: int | None,
 ) -> None:
     """Print replica lists side by side; the first one is that of partition ``first``.
 

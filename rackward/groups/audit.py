@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -48,8 +48,7 @@ from rack_traffic.advice import (
     libraries_of,
     rackless_steps,
 )
-from rack_traffic.output_tables import HOURS_PER_MONTH
-from rack_traffic.prices import GB, PriceTable
+from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
 from rack_traffic.writers import Writers
 from rackward.groups.audit_report import (
@@ -64,21 +63,19 @@ from rackward.groups.audit_report import (
     RateBasis,
     SelectorBrokers,
     assumptions,
-    rounded_reads,
     total_reads,
 )
-from rackward.groups.explain import ExplainedGroup, check_explainable, explain_group
+from rackward.groups.explain import ExplainedGroup, explain_group, why_not_explainable
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.next_steps import Gains, finding_text, led_by, next_steps
+from rackward.groups.next_steps import finding_text, led_by, next_steps
 from rackward.groups.readers import (
     AssignmentKind,
     Reader,
     current_readers,
     in_sync_racks,
     may_read_followers,
-    member_rack,
-    members_of,
     partition_readers,
+    rackless_members,
     readers_of_groups,
     reference_assignor,
     topics_read,
@@ -95,13 +92,11 @@ from rackward.groups.reading import (
     watch_rates,
     with_min_isr,
 )
-from rackward.groups.writes import cross_rack_writes
+from rackward.groups.writes import GB_A_MONTH, cross_rack_writes
 from rackward.kafka import AdminConnection
-from rackward.kafka.groups import Group, GroupKind
+from rackward.kafka.groups import GroupKind
 from rackward.topics.health import without_adding_replicas
-from rackward.units import matches_name
-
-SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+from rackward.units import matches_name, rackless_last
 
 Owners = Mapping[TopicPartition, Sequence[Reader]]
 """Partition to the member that reads it; in a share group, the members."""
@@ -185,63 +180,6 @@ def check_patterns(patterns: Collection[str], reading: ClusterReading) -> None:
 # ---- The computation, a pure function.
 
 
-@dataclass
-class Tariff:
-    """Sums up reads and their cost; the price of each pair of racks is looked up once.
-
-    ``in_sync`` is the result of `rackward.groups.readers.in_sync_racks`.
-    """
-
-    prices: PriceTable
-    cluster: str
-    in_sync: Mapping[TopicPartition, frozenset[str]]
-    _pairs: dict[tuple[str | None, str | None], tuple[bool | None, float]] = field(
-        default_factory=dict
-    )
-
-    def reads(
-        self,
-        partitions: Iterable[TopicPartition],
-        owners: Owners,
-        leader_racks: LeaderRacks,
-        rates: Rates,
-    ) -> CrossRackReads:
-        """Return what is read of ``partitions`` from leaders in ``leader_racks``, or followers, by
-        ``owners``."""
-        # Local, off-rack, unknown.
-        counts, sums, cost = [0, 0, 0], [0.0, 0.0, 0.0], 0.0
-        for tp in partitions:
-            readers = owners.get(tp)
-            if not readers:
-                counts[2] += 1
-                continue
-            rate = rates.get(tp, 0.0) / len(readers)
-            for reader in readers:
-                pair = self.source(tp, reader, leader_racks), reader.rack
-                if pair not in self._pairs:
-                    self._pairs[pair] = self._price(*pair)
-                off_rack, price = self._pairs[pair]
-                kind = 2 if off_rack is None else int(off_rack)
-                counts[kind] += 1
-                sums[kind] += rate
-                cost += rate * price
-        return rounded_reads(
-            (counts[0], counts[1], counts[2]),
-            (sums[0], sums[1], sums[2]),
-            cost / GB * SECONDS_PER_MONTH,
-        )
-
-    def source(self, tp: TopicPartition, reader: Reader, leader_racks: LeaderRacks) -> str | None:
-        """Return the rack that a member reads a partition from; None if it is unknown."""
-        leader, in_sync = leader_racks[tp], self.in_sync.get(tp, ())
-        return source_rack(reader.rack, leader, in_sync, reader.sends_rack)
-
-    def _price(self, source: str | None, member: str | None) -> tuple[bool | None, float]:
-        off_rack = is_off_rack(source, member)
-        price = self.prices.price(self.cluster, source, member) if off_rack else None
-        return off_rack, price or 0.0
-
-
 def audit_reading(
     reading: ClusterReading,
     rates: ReadRates,
@@ -255,121 +193,160 @@ def audit_reading(
     progress: Progress = lambda _: None,
 ) -> AuditReport:
     """Return the audit of what was read; ``mapping`` is the text of ``host_racks``."""
-    state = reading.state
-    tariff = Tariff(prices, state.cluster_id or "", in_sync_racks(state, reading.selectors))
-    auditor = _Auditor(reading, rates, tariff, host_racks, mapping)
-    rows = [auditor.audit_current(group) for group in reading.groups]
-    if best:
-        rows = auditor.with_best(rows, progress)
-    racks = Counter(broker.rack for broker in state.view.brokers)
-    findings: tuple[Finding, ...] = ()
-    if best and state.view.replicas:
-        progress("Checking the placement")
-        view = without_adding_replicas(state, state.view)
-        min_isr = 1 if reading.min_isr is None else reading.min_isr
-        findings = audit(view, in_sync=state.in_sync, min_isr=min_isr).findings
-    selectors = Counter(reading.selectors.get(broker.id) for broker in state.view.brokers)
-    basis = [*assumptions(rates, rows, selectors, prices, Currency(currency))]
-    writes = writes_after = None
-    writers = writers or Writers()
-    if best:
-        moved = replace(state.view, leaders={**state.view.known_leaders, **auditor.moved_leaders})
-        writes, writes_after = (
-            cross_rack_writes(view, rates.written, prices, state.cluster_id or "", writers)
-            for view in (state.view, moved)
-        )
-        basis.append(f"{writers.description}, and to write without keys.")
-    return AuditReport(
-        cluster_id=state.cluster_id,
-        racks=tuple(
-            RackBrokers(rack, count)
-            for rack, count in sorted(
-                racks.items(), key=lambda item: (item[0] is None, item[0] or "")
-            )
-        ),
-        topics=len(state.topic_ids),
-        partitions=len(state.view.replicas),
-        replica_selectors=tuple(SelectorBrokers(name, n) for name, n in selectors.items()),
-        rates=RateBasis(
-            rates.watched_seconds,
-            rates.unsized,
-            tuple(basis),
-        ),
-        currency=currency,
-        totals=AuditTotals(
-            total_reads(row.now for row in rows) or CrossRackReads(),
-            total_reads(row.assignor for row in rows),
-            total_reads(row.layout for row in rows),
-        ),
-        groups=tuple(sorted(rows, key=lambda row: row.order)),
-        writes=writes,
-        writes_after=writes_after,
-        steps=(
-            *auditor.rackless_steps(rows if best else ()),
-            *((PRODUCER_STEP,) if writes and writes.rack_aware_cost < writes.cost else ()),
-        ),
-        faults=reading.faults,
-        findings=findings,
-    )
+    auditor = Auditor(reading, rates, prices, host_racks, mapping)
+    return auditor.report(currency, writers, best=best, progress=progress)
 
 
-def rack_flows(
-    reading: ClusterReading, rates: ReadRates, host_racks: HostRacks
-) -> dict[tuple[str | None, str | None], float]:
-    """Return bytes per second by the rack that they are read from and the rack of the reader.
+class Auditor:
+    """The groups of a reading; the price of each pair of racks is looked up once."""
 
-    Of all groups; None stands for an unknown rack.
-    """
-    tariff = Tariff(PriceTable(), "", in_sync_racks(reading.state, reading.selectors))
-    auditor = _Auditor(reading, rates, tariff, host_racks, None)
-    flows: dict[tuple[str | None, str | None], float] = {}
-    for group in auditor.groups.values():
-        of_group = rates.of(group.id)[0]
-        for tp, readers in current_readers(group, host_racks).items():
-            for reader in readers if tp in auditor.leader_racks else ():
-                pair = tariff.source(tp, reader, auditor.leader_racks), reader.rack
-                flows[pair] = flows.get(pair, 0.0) + of_group.get(tp, 0.0) / len(readers)
-    return flows
-
-
-@dataclass
-class _Auditor:
-    reading: ClusterReading
-    rates: ReadRates
-    tariff: Tariff
-    host_racks: HostRacks
-    mapping: str | None
-    groups: dict[str, Group] = field(default_factory=dict)
-    by_topic: dict[str, list[TopicPartition]] = field(default_factory=dict)
-    leader_racks: dict[TopicPartition, str | None] = field(default_factory=dict)
-    broker_racks: dict[int, str | None] = field(default_factory=dict)
-    moved_leaders: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        view = self.view
-        self.groups = {each.listed.id: each.group for each in self.reading.groups if each.group}
+    def __init__(
+        self,
+        reading: ClusterReading,
+        rates: ReadRates,
+        prices: PriceTable,
+        host_racks: HostRacks,
+        mapping: str | None = None,
+    ) -> None:
+        self.reading, self.rates, self.prices = reading, rates, prices
+        self.host_racks, self.mapping = host_racks, mapping
+        self.view = reading.state.view
+        self.cluster = reading.state.cluster_id or ""
+        self.groups = {each.listed.id: each.group for each in reading.groups if each.group}
+        self.in_sync = in_sync_racks(reading.state, reading.selectors)
         self.broker_racks = {
             broker: None if parse_rack(rack) is None else rack
-            for broker, rack in view.racks().items()
+            for broker, rack in self.view.racks().items()
         }
-        for tp in view.replicas:
+        self.racks = sorted({rack for rack in self.broker_racks.values() if rack})
+        self.by_topic: dict[str, list[TopicPartition]] = {}
+        for tp in self.view.replicas:
             self.by_topic.setdefault(tp.topic, []).append(tp)
-            self.leader_racks[tp] = self._rack_of(view.leader(tp))
+        self.leader_racks = self._racks_of(self.view.known_leaders, self.view.replicas)
+        self.moved_leaders: dict[TopicPartition, int] = {}
+        self._pairs: dict[tuple[str | None, str | None], tuple[bool | None, float]] = {}
 
-    @property
-    def view(self) -> ClusterView:
-        return self.reading.state.view
+    def report(
+        self,
+        currency: str = "$",
+        writers: Writers | None = None,
+        *,
+        best: bool,
+        progress: Progress = lambda _: None,
+    ) -> AuditReport:
+        """Return the audit; ``best`` False leaves out all but what groups read now."""
+        reading, rates, prices, view = self.reading, self.rates, self.prices, self.view
+        state, writers = reading.state, writers or Writers()
+        rows = [self._audit_current(group) for group in reading.groups]
+        selectors = Counter(reading.selectors.get(broker.id) for broker in view.brokers)
+        basis = [*assumptions(rates, rows, selectors, prices, Currency(currency))]
+        findings: tuple[Finding, ...] = ()
+        writes = writes_after = None
+        steps: tuple[NextStep, ...] = ()
+        if best:
+            rows = self._with_best(rows, progress)
+            moved = replace(view, leaders={**view.known_leaders, **self.moved_leaders})
+            writes, writes_after = (
+                cross_rack_writes(each, rates.written, prices, self.cluster, writers)
+                for each in (view, moved)
+            )
+            basis.append(f"{writers.description}, and to write without keys.")
+            steps = self._rackless_steps(rows)
+            if writes.rack_aware_cost < writes.cost:
+                steps = (*steps, PRODUCER_STEP)
+        if best and view.replicas:
+            progress("Checking the placement")
+            settled = without_adding_replicas(state, view)
+            min_isr = 1 if reading.min_isr is None else reading.min_isr
+            findings = audit(settled, in_sync=state.in_sync, min_isr=min_isr).findings
+        racks = Counter(broker.rack for broker in view.brokers)
+        return AuditReport(
+            cluster_id=state.cluster_id,
+            racks=tuple(
+                RackBrokers(rack, racks[rack]) for rack in sorted(racks, key=rackless_last)
+            ),
+            topics=len(state.topic_ids),
+            partitions=len(view.replicas),
+            replica_selectors=tuple(SelectorBrokers(name, n) for name, n in selectors.items()),
+            rates=RateBasis(rates.watched_seconds, rates.unsized, tuple(basis)),
+            currency=currency,
+            totals=AuditTotals(
+                total_reads(row.now for row in rows) or CrossRackReads(),
+                total_reads(row.assignor for row in rows),
+                total_reads(row.layout for row in rows),
+            ),
+            groups=tuple(sorted(rows, key=lambda row: row.order)),
+            writes=writes,
+            writes_after=writes_after,
+            steps=steps,
+            faults=reading.faults,
+            findings=findings,
+        )
 
-    def _rack_of(self, leader: int | None) -> str | None:
-        """Return the rack of a leader; None if it is unknown."""
-        return None if leader is None else self.broker_racks.get(leader)
+    def flows(self) -> dict[tuple[str | None, str | None], float]:
+        """Return bytes per second by the rack that they are read from and the rack of the reader.
 
-    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        Of all groups; None stands for an unknown rack.
+        """
+        flows: dict[tuple[str | None, str | None], float] = {}
+        for group in self.groups.values():
+            rates = self.rates.of(group.id)[0]
+            for tp, readers in current_readers(group, self.host_racks).items():
+                for reader in readers if tp in self.leader_racks else ():
+                    pair = self._source(tp, reader, self.leader_racks), reader.rack
+                    flows[pair] = flows.get(pair, 0.0) + rates.get(tp, 0.0) / len(readers)
+        return flows
+
+    # What is read, and what it costs.
+
+    def _racks_of(
+        self, leaders: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, str | None]:
+        """Return the racks of leaders; None where there is no leader, or its rack is unknown."""
+        return {tp: self.broker_racks.get(leaders.get(tp, -1)) for tp in partitions}
+
+    def _source(self, tp: TopicPartition, reader: Reader, leader_racks: LeaderRacks) -> str | None:
+        """Return the rack that a member reads a partition from; None if it is unknown."""
+        in_sync = self.in_sync.get(tp, ())
+        return source_rack(reader.rack, leader_racks[tp], in_sync, reader.sends_rack)
+
+    def _reads(
+        self, row: GroupAudit, owners: Owners, leader_racks: LeaderRacks | None = None
+    ) -> CrossRackReads:
+        """Return what ``owners`` read of a group's topics, from leaders or followers.
+
+        ``leader_racks`` are those of other leaders than the present ones.
+        """
+        leader_racks, rates = leader_racks or self.leader_racks, self.rates.of(row.group)[0]
+        # Local, off-rack, unknown.
+        counts, sums, cost = [0, 0, 0], [0.0, 0.0, 0.0], 0.0
+        for tp in self._partitions_of(row.topics):
+            readers = owners.get(tp)
+            if not readers:
+                counts[2] += 1
+                continue
+            rate = rates.get(tp, 0.0) / len(readers)
+            for reader in readers:
+                pair = self._source(tp, reader, leader_racks), reader.rack
+                if pair not in self._pairs:
+                    off_rack = is_off_rack(*pair)
+                    price = self.prices.price(self.cluster, *pair) if off_rack else None
+                    self._pairs[pair] = off_rack, price or 0.0
+                off_rack, per_gb = self._pairs[pair]
+                kind = 2 if off_rack is None else int(off_rack)
+                counts[kind] += 1
+                sums[kind] += rate
+                cost += rate * per_gb
+        return CrossRackReads(
+            counts[0], counts[1], counts[2], sums[0], sums[1], sums[2], cost * GB_A_MONTH
+        ).rounded()
+
+    def _partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         return [tp for topic in topics for tp in self.by_topic.get(topic, ())]
 
-    def view_of(self, topics: Iterable[str]) -> ClusterView:
+    def _view_of(self, topics: Iterable[str]) -> ClusterView:
         """Return the view of some topics."""
-        leaders, tps = self.view.known_leaders, self.partitions_of(topics)
+        leaders, tps = self.view.known_leaders, self._partitions_of(topics)
         return replace(
             self.view,
             replicas={tp: self.view.replicas[tp] for tp in tps},
@@ -378,23 +355,21 @@ class _Auditor:
 
     # What groups read now.
 
-    def audit_current(self, reading: GroupReading) -> GroupAudit:
+    def _audit_current(self, reading: GroupReading) -> GroupAudit:
         group = reading.group
         if group is None:
             return GroupAudit(group=reading.listed.id, reason=reading.error)
-        topics = sorted(topics_read(group))
+        topics = tuple(sorted(topics_read(group)))
         described = GroupAudit(
             group=group.id,
             type=group.type,
             state=group.state,
             protocol=group.protocol,
-            reason=_why_not(group),
+            reason=why_not_explainable(group),
             libraries=tuple(LibraryMembers(*item) for item in libraries_of(group).items()),
-            client_ids=tuple(sorted({member.client_id for member in group.members}))[
-                :MAX_CLIENT_IDS
-            ],
+            client_ids=tuple(sorted({each.client_id for each in group.members})[:MAX_CLIENT_IDS]),
             led_by=led_by(group),
-            topics=tuple(topics),
+            topics=topics,
             missing_topics=tuple(topic for topic in topics if topic not in self.by_topic),
             members=len(group.members),
             assignor_usable=can_be_reassigned(group),
@@ -404,13 +379,12 @@ class _Auditor:
             return self._audit_manual(described, rates)
         if described.reason is not None:
             return described
-        owners = current_readers(group, self.host_racks)
-        now = self.tariff.reads(self.partitions_of(topics), owners, self.leader_racks, rates)
-        rackless = self._rackless_members(group)
+        now = self._reads(described, current_readers(group, self.host_racks))
+        rackless = rackless_members(group, self.host_racks)
         return structs.replace(
             described,
             rackless_members=len(rackless),
-            rackless_hosts=hosts_of(each for each in group.members if each.id in rackless),
+            rackless_hosts=hosts_of(rackless),
             partitions=now.partitions,
             local=now.local,
             unknown=now.unknown_partitions,
@@ -435,65 +409,40 @@ class _Auditor:
             now=CrossRackReads(unknown_partitions=len(read), unknown=rate),
         )
 
-    def _rackless_members(self, group: Group) -> frozenset[str]:
-        return frozenset(
-            member.id for member in group.members if member_rack(member, self.host_racks) is None
-        )
-
-    def rackless_steps(self, rows: Iterable[GroupAudit]) -> tuple[NextStep, ...]:
+    def _rackless_steps(self, rows: Iterable[GroupAudit]) -> tuple[NextStep, ...]:
         """Return how groups with members that send no rack get them; nothing if all send one."""
         silent = [row for row in rows if row.rackless_members]
-        racks = sorted({rack for rack in self.broker_racks.values() if rack})
-        if not silent or not racks:
+        if not silent or not self.racks:
             return ()
         libraries = [each.library for row in silent for each in row.libraries]
         hosts = sorted({host for row in silent for host in row.rackless_hosts})
-        return rackless_steps(len(silent), libraries, hosts[:MAX_HOSTS], racks, self.mapping)
-
-    def _reads_followers(self, group: Group) -> bool:
-        return may_read_followers(group, self.reading.selectors)
+        return rackless_steps(len(silent), libraries, hosts[:MAX_HOSTS], self.racks, self.mapping)
 
     # What they would read at best.
 
-    def with_best(self, groups: Sequence[GroupAudit], progress: Progress) -> list[GroupAudit]:
+    def _with_best(self, groups: Sequence[GroupAudit], progress: Progress) -> list[GroupAudit]:
+        rows = {row.group: row for row in groups}
         explained: dict[str, ExplainedGroup] = {}
-        rows: dict[str, GroupAudit] = {}
         for number, row in enumerate(groups):
-            rows[row.group] = row
             if not row.members:
                 # What it reads, if anything, nobody can change from here.
                 rows[row.group] = structs.replace(row, assignor=row.now, layout=row.now)
-            if row.now is None or not row.members:
-                continue
-            progress(f"Solving assignments: {number:,} of {len(groups):,} groups")
-            group = self.groups[row.group]
-            explained[row.group] = found = explain_group(
-                group,
-                self.view_of(row.topics),
-                self.host_racks,
-                self.tariff.in_sync,
-                remedies=False,
-            )
-            # The members of a share group keep what brokers assign.
-            at_best = structs.replace(row.now)
-            if group.kind is not GroupKind.SHARE:
-                best = _single(partition_readers(found.explanation.best, found.readers))
-                at_best = self.tariff.reads(
-                    self.partitions_of(row.topics),
-                    best,
-                    self.leader_racks,
-                    self.rates.of(row.group)[0],
+            elif row.now is not None:
+                progress(f"Solving assignments: {number:,} of {len(groups):,} groups")
+                explained[row.group] = found = explain_group(
+                    self.groups[row.group],
+                    self._view_of(row.topics),
+                    self.host_racks,
+                    self.in_sync,
+                    remedies=False,
                 )
-            rows[row.group] = structs.replace(
-                row,
-                assignor=at_best,
-                findings=tuple(
-                    AuditFinding(each.reason, each.rack, each.count, finding_text(group, each))
-                    for each in found.explanation.findings
-                ),
-            )
+                rows[row.group] = self._with_assignor(row, found)
         # Leaders do not move for groups that may read followers.
-        following = {name for name in explained if self._reads_followers(self.groups[name])}
+        selectors = self.reading.selectors
+        following = [name for name in explained if may_read_followers(self.groups[name], selectors)]
+        for name in following:
+            row = structs.replace(rows[name], layout=rows[name].reachable)
+            rows[name] = structs.replace(row, steps=self._steps(row, explained[name], ()))
         parts = groups_sharing_topics(
             {name: rows[name].topics for name in explained if name not in following}
         )
@@ -502,10 +451,22 @@ class _Auditor:
             progress(f"Solving leader layouts: {number:,} of {len(parts):,}")
             for row in self._with_layout([rows[name] for name in names], explained, elsewhere):
                 rows[row.group] = row
-        for name in following:
-            row = structs.replace(rows[name], layout=rows[name].reachable)
-            rows[name] = structs.replace(row, steps=self._steps(row, explained[name], ()))
         return list(rows.values())
+
+    def _with_assignor(self, row: GroupAudit, explained: ExplainedGroup) -> GroupAudit:
+        """Return the group with the best assignment, and why partitions are off-rack now."""
+        group, explanation = explained.group, explained.explanation
+        assert row.now is not None
+        # The members of a share group keep what brokers assign. A copy: it is another figure.
+        at_best = structs.replace(row.now)
+        if group.kind is not GroupKind.SHARE:
+            best = partition_readers(explanation.best, explained.readers)
+            at_best = self._reads(row, best)
+        findings = (
+            AuditFinding(each.reason, each.rack, each.count, finding_text(group, each))
+            for each in explanation.findings
+        )
+        return structs.replace(row, assignor=at_best, findings=tuple(findings))
 
     def _with_layout(
         self,
@@ -514,18 +475,16 @@ class _Auditor:
         preferred_leaders: Mapping[int, int],
     ) -> list[GroupAudit]:
         """Return the groups of a component with the layout and the steps."""
-        before = [structs.replace(row, layout=row.reachable) for row in rows]
-        after = before
+        shown = [structs.replace(row, layout=row.reachable) for row in rows]
         if any(row.reachable.off_rack for row in rows):
             layout = self._layout(rows, preferred_leaders)
-            before = [structs.replace(row, layout_proved=layout.proved) for row in before]
+            shown = [structs.replace(row, layout_proved=layout.proved) for row in shown]
             after = [
                 structs.replace(row, layout=self._reads_after(row, explained[row.group], layout))
-                for row in before
+                for row in shown
             ]
-            if _off_rack(after) >= _off_rack(before):
-                after = before
-            else:
+            if _off_rack(after) < _off_rack(shown):
+                shown = after
                 self.moved_leaders |= layout.leaders
         names = [row.group for row in rows]
         return [
@@ -535,12 +494,12 @@ class _Auditor:
                     row, explained[row.group], [name for name in names if name != row.group]
                 ),
             )
-            for row in after
+            for row in shown
         ]
 
     def _layout(self, rows: Sequence[GroupAudit], preferred_leaders: Mapping[int, int]) -> _Layout:
         """Return the best layout for the groups of a component."""
-        view = self.view_of(sorted({topic for row in rows for topic in row.topics}))
+        view = self._view_of(sorted({topic for row in rows for topic in row.topics}))
         elsewhere = Counter(preferred_leaders)
         elsewhere.subtract(row[0] for row in view.replicas.values() if row)
         parts = [
@@ -560,11 +519,10 @@ class _Auditor:
             other_leaders=elsewhere,
         )
         chosen = {tp: row[0] for tp, row in layout.order.items()}
-        leaders = {**view.leaders_or_preferred(), **chosen}
         not_local = {each.name for each in layout.localities if each.after < each.partitions}
         return _Layout(
             leaders=chosen,
-            racks={tp: self._rack_of(leaders.get(tp)) for tp in view.replicas},
+            racks=self._racks_of({**view.known_leaders, **chosen}, view.replicas),
             all_local=frozenset(
                 row.group
                 for row, readers in zip(rows, parts, strict=True)
@@ -577,53 +535,44 @@ class _Auditor:
         self, row: GroupAudit, explained: ExplainedGroup, layout: _Layout
     ) -> CrossRackReads:
         """Return what a group reads with other leaders, after its assignor has followed."""
-        group, rates, leader_racks = explained.group, self.rates.of(row.group)[0], layout.racks
-        tps = self.partitions_of(row.topics)
+        group, leader_racks = explained.group, layout.racks
         if not row.assignor_usable:
-            kept = current_readers(group, self.host_racks)
-            return self.tariff.reads(tps, kept, leader_racks, rates)
+            return self._reads(row, current_readers(group, self.host_racks), leader_racks)
+        tps = self._partitions_of(row.topics)
         if all(leader_racks[tp] == self.leader_racks[tp] for tp in tps):
             return row.reachable
         # Of a range assignor that assigns several topics together, the layout has upper bounds.
         exact = group.protocol not in BALANCED_BY_TOPIC or len(row.topics) == 1
         if exact and row.group in layout.all_local:
+            rates = self.rates.of(row.group)[0]
             rate = sum(rates.get(tp, 0.0) for tp in tps)
-            return rounded_reads((len(tps), 0, 0), (rate, 0.0, 0.0), 0.0)
-        by_topic: dict[str, list[str | None]] = {
-            topic: [None] * (1 + max(tp.partition for tp in self.by_topic[topic]))
-            for topic in row.topics
-            if topic in self.by_topic
-        }
+            return CrossRackReads(local=len(tps), local_rate=rate).rounded()
+        by_topic = explained.view.leader_racks()
         for tp in tps:
             by_topic[tp.topic][tp.partition] = leader_racks[tp]
-        racks = {member: reader.rack for member, reader in explained.readers.items()}
-        plan = reference_assignor(group).assign(members_of(group, racks), by_topic)
-        owners = _single(partition_readers(plan.partitions, explained.readers))
-        return self.tariff.reads(tps, owners, leader_racks, rates)
+        plan = reference_assignor(group).assign(explained.members, by_topic)
+        owners = partition_readers(plan.partitions, explained.readers)
+        return self._reads(row, owners, leader_racks)
 
     def _steps(
         self, row: GroupAudit, explained: ExplainedGroup, sharing: Sequence[str]
     ) -> tuple[NextStep, ...]:
         assert row.now is not None
-        assert row.assignor is not None
         assert row.layout is not None
         group = explained.group
-        gains = Gains(
+        silent = [each for each in group.members if parse_rack(each.rack) is None]
+        return next_steps(
+            group,
             rackless_brokers=[b for b, rack in self.broker_racks.items() if rack is None],
-            racks=sorted({rack for rack in self.broker_racks.values() if rack}),
-            rackless_members=self._rackless_members(group),
-            members_not_sending_rack=frozenset(
-                member.id
-                for member in group.members
-                if self._reads_followers(group) and parse_rack(member.rack) is None
-            ),
+            racks=self.racks,
+            rackless=explained.rackless,
+            not_sending_rack=silent if may_read_followers(group, self.reading.selectors) else (),
             assignor_helps=row.reachable.off_rack < row.now.off_rack,
             layout_helps=row.layout.off_rack < row.reachable.off_rack,
             sharing=sharing,
             mapping=self.mapping,
             co_partitioned=self._cost_of_co_partitioning(row, explained),
         )
-        return next_steps(group, gains)
 
     def _cost_of_co_partitioning(self, row: GroupAudit, explained: ExplainedGroup) -> int:
         """Return how many more partitions rackward's range assignor could read locally."""
@@ -631,9 +580,8 @@ class _Auditor:
         by_range = explained.group.protocol == RANGE and len(row.topics) > 1
         if not by_range or explained.explanation.off_rack < optimum or not optimum:
             return 0
-        racks = {member: reader.rack for member, reader in explained.readers.items()}
         separate = LeaderRackAwareRange(co_partitioned=False).assign(
-            members_of(explained.group, racks), explained.view.leader_racks()
+            explained.members, explained.view.leader_racks()
         )
         return max(0, optimum - separate.off_rack)
 
@@ -649,22 +597,9 @@ class _Layout:
     proved: bool
 
 
-def _single(owners: Mapping[TopicPartition, Reader]) -> Owners:
-    return {tp: (reader,) for tp, reader in owners.items()}
-
-
 def _off_rack(rows: Iterable[GroupAudit]) -> int:
     """Return the sum of off-rack partitions with the layout."""
     return sum(row.layout.off_rack for row in rows if row.layout is not None)
-
-
-def _why_not(group: Group) -> str | None:
-    """Return why a group has no figures; None if it has."""
-    try:
-        check_explainable(group.id, group)
-    except InvalidOptionError as error:
-        return str(error).removeprefix(f"group {group.id}").lstrip(" :")
-    return None
 
 
 def groups_sharing_topics(topics_of: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:

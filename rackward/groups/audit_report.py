@@ -61,6 +61,16 @@ class CrossRackReads(msgspec.Struct, frozen=True):
             return None
         return self.local / self.partitions
 
+    def rounded(self) -> CrossRackReads:
+        """Return the same with the digits that are worth printing."""
+        return msgspec.structs.replace(
+            self,
+            local_rate=round(self.local_rate, 3),
+            crossing=round(self.crossing, 3),
+            unknown=round(self.unknown, 3),
+            cost=round(self.cost, 4),
+        )
+
 
 class LibraryMembers(msgspec.Struct, frozen=True):
     """The number of members of a client library; None: the library is unknown."""
@@ -296,35 +306,10 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 MAX_CLIENT_IDS = 20
 
 
-def rounded_reads(
-    partitions: tuple[int, int, int], rates: tuple[float, float, float], cost: float
-) -> CrossRackReads:
-    """Return reads with the digits that are worth printing.
-
-    ``partitions`` and ``rates`` are of what is local, off-rack and unknown.
-    """
-    local, crossing, unknown = (round(rate, 3) for rate in rates)
-    return CrossRackReads(*partitions, local, crossing, unknown, round(cost, 4))
-
-
 def total_reads(reads: Iterable[CrossRackReads | None]) -> CrossRackReads | None:
     """Return the sum of those that are known; None if none is."""
-    known = [each for each in reads if each is not None]
-    if not known:
-        return None
-    return rounded_reads(
-        (
-            sum(each.local for each in known),
-            sum(each.off_rack for each in known),
-            sum(each.unknown_partitions for each in known),
-        ),
-        (
-            sum(each.local_rate for each in known),
-            sum(each.crossing for each in known),
-            sum(each.unknown for each in known),
-        ),
-        sum(each.cost for each in known),
-    )
+    known = [msgspec.structs.astuple(each) for each in reads if each is not None]
+    return CrossRackReads(*map(sum, zip(*known, strict=True))).rounded() if known else None
 
 
 # ---- What the figures rest on, in words.

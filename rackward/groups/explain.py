@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import msgspec
 
+from assignors import Member
 from assignors.explain import Explanation, LocalityFinding, Reason, Remedy, RemedyKind, explain
 from placement_core import (
     ClusterView,
@@ -43,6 +45,7 @@ from rackward.groups.readers import (
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import Group, GroupKind, GroupMember
 from rackward.kafka.metadata import by_topic
+from rackward.units import rackless_last
 
 
 class RackLocality(msgspec.Struct, frozen=True):
@@ -210,13 +213,24 @@ class ExplainedGroup:
     view: ClusterView
     in_sync: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
+    @property
+    def members(self) -> list[Member]:
+        """The members as an assignor's input, with what they own."""
+        return members_of(self.group, self.readers)
+
+    @property
+    def rackless(self) -> list[GroupMember]:
+        """The members whose rack is unknown."""
+        return [each for each in self.group.members if self.readers[each.id].rack is None]
+
     def summary(self, mapping: str | None = None) -> GroupExplanation:
         """Return the explanation by rack, by member and by reason.
 
         ``mapping`` is the option ``--mapping``, for the commands that are recommended.
         """
         group, explanation = self.group, self.explanation
-        current = _current_readers(group, self.readers)
+        assigned = {member.id: member.assignment for member in group.members}
+        current = partition_readers(assigned, self.readers)
         leaders = _sources(self.view, current, {})
         members = [self._member(member) for member in group.members]
         sources = _sources(self.view, current, self.in_sync)
@@ -248,9 +262,10 @@ class ExplainedGroup:
         )
 
     def _rack_steps(self, mapping: str | None) -> tuple[NextStep, ...]:
-        rackless = [each for each in self.group.members if self.readers[each.id].rack is None]
         racks = sorted({rack for rack in self.view.racks().values() if parse_rack(rack) and rack})
-        return rack_steps(self.group, rackless, racks, mapping) if rackless and racks else ()
+        if not racks or not self.rackless:
+            return ()
+        return rack_steps(self.group, self.rackless, racks, mapping)
 
     def _member(self, member: GroupMember) -> MemberLocality:
         reader = self.readers[member.id]
@@ -261,7 +276,7 @@ class ExplainedGroup:
             for number in numbers
             if (tp := TopicPartition(topic, number)) in self.view.replicas
         ]
-        sources = _sources(self.view, dict.fromkeys(owned, reader), self.in_sync)
+        sources = _sources(self.view, dict.fromkeys(owned, (reader,)), self.in_sync)
         crossed = [is_off_rack(source, reader.rack) for source in sources.values()]
         return MemberLocality(
             id=member.id,
@@ -276,16 +291,9 @@ class ExplainedGroup:
         )
 
     def _racks(self, members: Sequence[MemberLocality]) -> list[RackLocality]:
-        broker_racks = self.view.racks()
-        leaders = Counter(
-            None if (leader := self.view.leader(tp)) is None else broker_racks.get(leader)
-            for tp in self.view.replicas
-        )
+        leaders = Counter(chain.from_iterable(self.view.leader_racks().values()))
         rows = []
-        for rack in sorted(
-            {*leaders, *(each.rack for each in members)},
-            key=lambda name: (name is None, name or ""),
-        ):
+        for rack in sorted({*leaders, *(each.rack for each in members)}, key=rackless_last):
             there = [each for each in members if each.rack == rack]
             rows.append(
                 RackLocality(
@@ -353,17 +361,20 @@ def check_explainable(name: str, group: Group | None) -> Group:
             f"group {name} does not exist, or this user may not describe it: check the name, or "
             f"grant this user Describe on group {name}"
         )
-    if (reason := why_no_readers(group)) is not None:
+    if (reason := why_not_explainable(group)) is not None:
         raise InvalidOptionError(f"group {name}: {reason}")
-    if group.state.lower() in ("empty", "dead") or (is_stable(group) and not group.members):
-        raise InvalidOptionError(
-            f"group {name} has no members (state {group.state or 'unknown'}): start its consumers"
-        )
-    if not is_stable(group):
-        raise InvalidOptionError(
-            f"group {name} is rebalancing (state {group.state}): try again when it is stable"
-        )
     return group
+
+
+def why_not_explainable(group: Group) -> str | None:
+    """Return why the members of the group have no assignment; None if they have one."""
+    if (reason := why_no_readers(group)) is not None:
+        return reason
+    if group.state.lower() in ("empty", "dead") or (is_stable(group) and not group.members):
+        return f"it has no members (state {group.state or 'unknown'}): start its consumers"
+    if not is_stable(group):
+        return f"it is rebalancing (state {group.state}): try again when it is stable"
+    return None
 
 
 def explain_live_group(
@@ -396,15 +407,16 @@ def explain_group(
     if group.kind is GroupKind.SHARE:
         explanation = _explain_shared(group, view, host_racks, remedies=remedies)
         return ExplainedGroup(group, readers, explanation, view)
-    current = _current_readers(group, readers)
+    assigned = {member.id: member.assignment for member in group.members}
+    current = partition_readers(assigned, readers)
     leaders, sources = _sources(view, current, {}), _sources(view, current, in_sync)
     leader_racks = view.leader_racks()
     for tp, rack in sources.items():
         leader_racks[tp.topic][tp.partition] = rack
     explanation = explain(
-        members_of(group, {member: reader.rack for member, reader in readers.items()}),
+        members_of(group, readers),
         leader_racks,
-        {member.id: member.assignment for member in group.members},
+        assigned,
         reference_assignor(group),
         leaders={(tp.topic, tp.partition): leader for tp, leader in view.known_leaders.items()},
         replica_unknown={
@@ -418,7 +430,8 @@ def explain_group(
         # Whoever gets a partition may be served by a follower.
         best = partition_readers(explanation.best, readers)
         crossed = [
-            is_off_rack(rack, best[tp].rack) for tp, rack in _sources(view, best, in_sync).items()
+            is_off_rack(rack, best[tp][0].rack)
+            for tp, rack in _sources(view, best, in_sync).items()
         ]
         optimum, local = crossed.count(True), crossed.count(False)
         explanation = replace(
@@ -448,28 +461,36 @@ def _explain_shared(
     found: dict[Reason, list[TopicPartition]] = {}
     local = 0
     for tp in sorted(view.replicas):
-        leader_rack = parse_rack(racks.get(leaders.get(tp, -1)))
+        leader_rack = racks.get(leaders.get(tp, -1))
         for reader in reads.get(tp, (None,)):
             if reader is None:
                 reason = Reason.UNREAD
             elif tp not in leaders:
                 reason = Reason.NO_LEADER
-            elif leader_rack is None:
+            elif parse_rack(leader_rack) is None:
                 reason = Reason.RACKLESS_BROKER
             elif parse_rack(reader.rack) is None:
                 reason = Reason.RACKLESS_MEMBER
-            elif parse_rack(reader.rack) != leader_rack:
+            elif is_off_rack(leader_rack, reader.rack):
                 reason = Reason.NOT_OPTIMAL
             else:
                 local += 1
                 continue
             found.setdefault(reason, []).append(tp)
-    off_rack = sum(len(tps) for reason, tps in found.items() if reason.off_rack)
+    off_rack = len(found.get(Reason.NOT_OPTIMAL, ()))
+    unread = len(found.get(Reason.UNREAD, ()))
+    partitions = local + sum(map(len, found.values()))
     fit = fit_leaders(view, current_assignment(group, host_racks), off_rack) if remedies else None
     findings = []
     for reason, tps in sorted(found.items(), key=lambda it: (not it[0].off_rack, -len(it[1]))):
-        partitions = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
-        members = _members_of(group, tps)
+        by_topics = {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
+        members = tuple(
+            sorted(
+                member.id
+                for member in group.members
+                if any(tp.partition in member.assignment.get(tp.topic, ()) for tp in tps)
+            )
+        )
         simple = {
             Reason.UNREAD: Remedy(RemedyKind.WAIT),
             Reason.NO_LEADER: Remedy(RemedyKind.RESTORE_LEADERS),
@@ -477,46 +498,31 @@ def _explain_shared(
             Reason.RACKLESS_MEMBER: Remedy(RemedyKind.SET_MEMBER_RACK, members=members),
         }
         known = (simple[reason],) if remedies and reason in simple else ()
-        finding = LocalityFinding(reason, partitions, members=members, remedies=known)
+        finding = LocalityFinding(reason, by_topics, members=members, remedies=known)
         findings.append(_possible_remedies(group, finding, fit))
     return Explanation(
-        partitions=local + sum(map(len, found.values())),
+        partitions=partitions,
         local=local,
         off_rack=off_rack,
-        unknown=sum(len(tps) for reason, tps in found.items() if reason.rack_unknown),
-        unread=len(found.get(Reason.UNREAD, ())),
+        unknown=partitions - local - off_rack - unread,
+        unread=unread,
         optimum=off_rack,
-        unknown_at_best=sum(len(tps) for reason, tps in found.items() if not reason.off_rack),
+        unknown_at_best=partitions - local - off_rack,
         uneven=False,
         findings=tuple(findings),
     )
 
 
-def _members_of(group: Group, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
-    """Return the ids of the members that read any of these partitions, sorted."""
-    return tuple(
-        sorted(
-            member.id
-            for member in group.members
-            if any(tp.partition in member.assignment.get(tp.topic, ()) for tp in partitions)
-        )
-    )
-
-
-def _current_readers(group: Group, readers: Mapping[str, Reader]) -> dict[TopicPartition, Reader]:
-    return partition_readers({each.id: each.assignment for each in group.members}, readers)
-
-
 def _sources(
     view: ClusterView,
-    readers: Mapping[TopicPartition, Reader],
+    readers: Mapping[TopicPartition, tuple[Reader, ...]],
     in_sync: Mapping[TopicPartition, frozenset[str]],
 ) -> dict[TopicPartition, str | None]:
-    """Return the rack that each partition with a leader is read from."""
+    """Return the rack that each partition with a leader is read from, by its one reader."""
     leaders, racks = view.known_leaders, view.racks()
     return {
         tp: source_rack(reader.rack, racks.get(leaders[tp]), in_sync.get(tp, ()), reader.sends_rack)
-        for tp, reader in readers.items()
+        for tp, (reader,) in readers.items()
         if tp in leaders
     }
 

@@ -12,17 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rack_traffic.prices import PriceTable
-from rackward.groups.audit import audit_reading, check_patterns, rack_flows
+from rackward.groups.audit import Auditor, check_patterns
 from rackward.groups.audit_report import AuditReport, GroupAudit
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import is_stable, topics_read
-from rackward.groups.reading import (
-    ClusterReading,
-    Sample,
-    read_cluster,
-    read_sample,
-    watched_rates,
-)
+from rackward.groups.reading import ClusterReading, Sample, read_cluster, read_sample, watched_rates
 from rackward.kafka import AdminConnection
 from rackward.kafka.groups import Group
 from rackward.kafka.tolerant_reader import TolerantReader
@@ -65,7 +59,7 @@ class LivePass:
     measured
         Whether the passes cover MIN_WINDOW_SECONDS; if not, rates and costs are meaningless.
     flows
-        The result of `rackward.groups.audit.rack_flows`.
+        The result of `rackward.groups.audit.Auditor.flows`.
     """
 
     at: datetime
@@ -109,9 +103,8 @@ class LiveReader:
         self.samples = (*(recent or self.samples[-1:]), sample)
         measured = sample.logs_at - self.samples[0].logs_at >= MIN_WINDOW_SECONDS
         rates = watched_rates(self.samples[0], sample)
-        report = audit_reading(
-            reading, rates, self.prices, self.host_racks, currency=self.currency, best=False
-        )
+        auditor = Auditor(reading, rates, self.prices, self.host_racks)
+        report = auditor.report(self.currency, best=False)
         at = datetime.now(UTC)
         self.latest = LivePass(
             at,
@@ -120,7 +113,7 @@ class LiveReader:
             report,
             live_groups(self.latest, reading, report, sample, at, measured=measured),
             measured,
-            rack_flows(reading, rates, self.host_racks),
+            auditor.flows(),
             self.host_racks,
         )
         return self.latest
@@ -155,11 +148,12 @@ def live_groups(
             (*known.history, crossing)[-MAX_HISTORY:],
         )
     gone = before.keys() - groups.keys() if reading.faults else ()
-    return (*groups.values(), *(_stale(before[name]) for name in gone))
-
-
-def _stale(group: LiveGroup) -> LiveGroup:
-    return replace(group, stale=True, history=(*group.history, None)[-MAX_HISTORY:])
+    stale = (
+        replace(each, stale=True, history=(*each.history, None)[-MAX_HISTORY:])
+        for name, each in before.items()
+        if name in gone
+    )
+    return (*groups.values(), *stale)
 
 
 def _described(reading: ClusterReading) -> dict[str, Group]:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 import pyarrow.compute as pc
 
 from rack_traffic.flow_snapshot import CountedFlows
-from rack_traffic.prices import GB, KINDS, PriceTable, crossed_level
+from rack_traffic.prices import KINDS, PriceTable, crossed_level
 from rack_traffic.report.flows import clients_in_no_group, misplaced_members
 from rack_traffic.report.load import InputTable
-from rackward.groups.audit import SECONDS_PER_MONTH
 from rackward.groups.audit_report import (
     AuditReport,
     MeasuredKind,
@@ -21,6 +20,7 @@ from rackward.groups.audit_report import (
     MisplacedAddress,
     UngroupedClient,
 )
+from rackward.groups.writes import GB_A_MONTH
 
 
 def measured_traffic(
@@ -38,7 +38,7 @@ def measured_traffic(
         part = "unknown" if level is None else "crossing" if level else "local"
         of_kind[part] = of_kind.get(part, 0.0) + size
         price = prices.price(report.cluster_id or "", *racks, kind=row["kind"]) or 0.0
-        of_kind["cost"] = of_kind.get("cost", 0.0) + size * price / GB * SECONDS_PER_MONTH
+        of_kind["cost"] = of_kind.get("cost", 0.0) + size * price * GB_A_MONTH
     return MeasuredTraffic(
         since=counted.since,
         until=counted.until,

@@ -5,9 +5,7 @@ The advice itself is that of :mod:`rack_traffic.advice`, which the report has as
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from assignors.explain import LocalityFinding, Reason, Remedy, RemedyKind, reason_text, remedy_text
@@ -20,12 +18,14 @@ from rack_traffic.advice import (
     assignor_is_fixed,
     assignor_step,
     can_be_reassigned,
+    command,
     fetch_rack_step,
     layout_step,
     rack_steps,
     reference_protocol,
 )
-from rackward.kafka.groups import Group, GroupKind
+from rackward.kafka.groups import Group, GroupKind, GroupMember
+from rackward.units import format_brokers
 
 
 class LedBy(Enum):
@@ -46,16 +46,27 @@ def led_by(group: Group) -> LedBy:
     return LedBy.LEAD if group.leader is not None else LedBy.CLIENT
 
 
-@dataclass(frozen=True, slots=True)
-class Gains:
-    """What would change a group, as input of `next_steps`.
+def next_steps(
+    group: Group,
+    *,
+    racks: Sequence[str],
+    rackless_brokers: Sequence[int] = (),
+    rackless: Sequence[GroupMember] = (),
+    not_sending_rack: Sequence[GroupMember] = (),
+    assignor_helps: bool = False,
+    layout_helps: bool = False,
+    sharing: Sequence[str] = (),
+    mapping: str | None = None,
+    co_partitioned: int = 0,
+) -> tuple[NextStep, ...]:
+    """Return what to do next for the group, in order; nothing if nothing would help.
 
-    rackless_brokers
-        Live brokers without a rack.
-    racks
-        The racks of the brokers, sorted.
-    rackless_members
-        Ids of the members whose rack is unknown.
+    racks, rackless_brokers
+        The racks of the brokers, sorted, and the live brokers without one.
+    rackless
+        The members whose rack is unknown.
+    not_sending_rack
+        The members that join without a rack, if brokers have a replica selector.
     assignor_helps
         Whether an assignment by the racks of leaders reads more partitions locally.
     layout_helps
@@ -64,50 +75,31 @@ class Gains:
         The other groups that the layout takes into account, sorted.
     mapping
         The option ``--mapping``, for the commands.
-    members_not_sending_rack
-        Ids of the members that join without a rack, if brokers have a replica selector.
     co_partitioned
         Partitions that rackward's range assignor would read locally if it assigned each topic on
         its own.
     """
-
-    rackless_brokers: Sequence[int]
-    racks: Sequence[str]
-    rackless_members: frozenset[str]
-    assignor_helps: bool
-    layout_helps: bool
-    sharing: Sequence[str] = ()
-    mapping: str | None = None
-    members_not_sending_rack: frozenset[str] = frozenset()
-    co_partitioned: int = 0
-
-
-def next_steps(group: Group, gains: Gains) -> tuple[NextStep, ...]:
-    """Return what to do next for the group, in order; nothing if nothing would help."""
     steps = []
-    if gains.rackless_brokers:
-        ids = ", ".join(map(str, gains.rackless_brokers))
-        noun = "broker" if len(gains.rackless_brokers) == 1 else "brokers"
-        steps.append(NextStep(StepKind.SET_BROKER_RACK, f"set broker.rack of {noun} {ids}"))
-    if gains.members_not_sending_rack and gains.racks:
-        silent = [each for each in group.members if each.id in gains.members_not_sending_rack]
-        steps.append(fetch_rack_step(group, silent, gains.racks))
-    elif gains.rackless_members and gains.racks:
-        rackless = [each for each in group.members if each.id in gains.rackless_members]
-        steps.extend(rack_steps(group, rackless, gains.racks, gains.mapping))
-    elif gains.assignor_helps and can_be_reassigned(group):
-        steps.append(assignor_step(group, next(iter(gains.racks), "RACK"), gains.mapping))
-    if gains.co_partitioned:
+    if rackless_brokers:
+        text = f"set broker.rack of {format_brokers(rackless_brokers)}"
+        steps.append(NextStep(StepKind.SET_BROKER_RACK, text))
+    if not_sending_rack and racks:
+        steps.append(fetch_rack_step(group, not_sending_rack, racks))
+    elif rackless and racks:
+        steps.extend(rack_steps(group, rackless, racks, mapping))
+    elif assignor_helps and can_be_reassigned(group):
+        steps.append(assignor_step(group, next(iter(racks), "RACK"), mapping))
+    if co_partitioned:
         steps.append(
             NextStep(
                 StepKind.SEPARATE_TOPICS,
-                f"co-partitioning costs {gains.co_partitioned} partitions: unless topics are "
+                f"co-partitioning costs {co_partitioned} partitions: unless topics are "
                 "joined, set this option of the assignor",
                 ("co_partitioned=False",),
             )
         )
-    if gains.layout_helps:
-        steps.append(layout_step(group.id, gains.sharing, gains.mapping))
+    if layout_helps:
+        steps.append(layout_step(group.id, sharing, mapping))
     return tuple(steps)
 
 
@@ -165,8 +157,7 @@ def remedy_advice(group: Group, remedy: Remedy, without_replica: int) -> str:
     if remedy.kind is RemedyKind.REBALANCE:
         after = f"{remedy.off_rack_after} off-rack at best"
         if by_rackward:
-            name = shlex.quote(group.id)
-            return f"rebalance the group (rackward groups rebalance {name}): {after}"
+            return f"rebalance the group ({command('groups', 'rebalance', group.id)}): {after}"
         return f"{_assignor_advice(group)}: {after}"
     if remedy.kind is RemedyKind.SET_MEMBER_RACK and not by_rackward:
         members = "this member" if len(remedy.members) == 1 else "these members"

@@ -32,7 +32,7 @@ from rackward.kafka.groups import (
     describe_groups,
     list_groups,
 )
-from rackward.units import matches_name
+from rackward.units import matches_name, rackless_last
 
 
 class AssignmentKind(StrEnum):
@@ -231,17 +231,9 @@ def current_readers(
 ) -> dict[TopicPartition, tuple[Reader, ...]]:
     """Return who reads each partition: in a share group one or more members, each an equal part;
     in any other group the one that owns it."""
+    assigned = {member.id: member.assignment for member in group.members}
     readers = readers_by_id(group, host_racks)
-    if group.kind is not GroupKind.SHARE:
-        assigned = {member.id: member.assignment for member in group.members}
-        return {tp: (reader,) for tp, reader in partition_readers(assigned, readers).items()}
-    reads: dict[TopicPartition, tuple[Reader, ...]] = {}
-    for member in group.members:
-        for topic, numbers in member.assignment.items():
-            for number in numbers:
-                tp = TopicPartition(topic, number)
-                reads[tp] = (*reads.get(tp, ()), readers[member.id])
-    return dict(sorted(reads.items()))
+    return partition_readers(assigned, readers, shared=group.kind is GroupKind.SHARE)
 
 
 def may_read_followers(group: Group, selectors: Mapping[int, str]) -> bool:
@@ -282,18 +274,22 @@ def readers_by_id(group: Group, host_racks: HostRacks) -> dict[str, Reader]:
 
 
 def partition_readers(
-    assigned: Mapping[str, Mapping[str, Sequence[int]]], readers: Mapping[str, Reader]
-) -> dict[TopicPartition, Reader]:
-    """Return the readers of the partitions that exactly one member owns, sorted by partition.
+    assigned: Mapping[str, Mapping[str, Sequence[int]]],
+    readers: Mapping[str, Reader],
+    *,
+    shared: bool = False,
+) -> dict[TopicPartition, tuple[Reader, ...]]:
+    """Return who reads each partition, sorted by partition.
 
-    ``assigned`` is member id to topic to partitions.
+    ``assigned`` is member id to topic to partitions. Nobody reads a partition that several members
+    own, unless members may share partitions.
     """
-    owners: dict[TopicPartition, list[str]] = {}
+    owners: dict[TopicPartition, list[Reader]] = {}
     for member, share in assigned.items():
         for topic, numbers in share.items():
             for number in numbers:
-                owners.setdefault(TopicPartition(topic, number), []).append(member)
-    return {tp: readers[ids[0]] for tp, ids in sorted(owners.items()) if len(ids) == 1}
+                owners.setdefault(TopicPartition(topic, number), []).append(readers[member])
+    return {tp: tuple(own) for tp, own in sorted(owners.items()) if shared or len(own) == 1}
 
 
 def in_sync_racks(
@@ -347,16 +343,13 @@ def reference_assignor(group: Group) -> Assignor:
     return LeaderRackAwareCooperativeSticky()
 
 
-def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
-    """Return the group's members as an assignor's input, with what they own.
-
-    ``racks`` are those of the members, by member id.
-    """
+def members_of(group: Group, readers: Mapping[str, Reader]) -> list[Member]:
+    """Return the group's members as an assignor's input, with what they own."""
     return [
         Member(
             id=member.id,
             topics=subscribed_topics(group, member) | frozenset(member.assignment),
-            rack=racks[member.id],
+            rack=readers[member.id].rack,
             instance_id=member.instance_id,
             owned=member.assignment,
             generation=0,
@@ -365,11 +358,9 @@ def members_of(group: Group, racks: Mapping[str, str | None]) -> list[Member]:
     ]
 
 
-def count_rackless_members(groups: Sequence[Group], host_racks: HostRacks) -> int:
-    """Return the number of members whose rack is unknown."""
-    return sum(
-        member_rack(member, host_racks) is None for group in groups for member in group.members
-    )
+def rackless_members(group: Group, host_racks: HostRacks) -> list[GroupMember]:
+    """Return the members whose rack is unknown."""
+    return [member for member in group.members if member_rack(member, host_racks) is None]
 
 
 def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]:
@@ -382,7 +373,8 @@ def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]
 
     def demand(name: str, topics: frozenset[str], members: Iterable[GroupMember]) -> ConsumerDemand:
         racks = Counter(member_rack(member, host_racks) for member in members)
-        return ConsumerDemand(name, topics, dict(sorted(racks.items(), key=_rackless_last)))
+        sorted_racks = sorted(racks, key=rackless_last)
+        return ConsumerDemand(name, topics, {rack: racks[rack] for rack in sorted_racks})
 
     if group.protocol in BALANCED_BY_TOPIC:
         return [
@@ -402,10 +394,6 @@ def demand_of_group(group: Group, host_racks: HostRacks) -> list[ConsumerDemand]
         )
         for topics in subscriptions
     ]
-
-
-def _rackless_last(item: tuple[str | None, int]) -> tuple[bool, str]:
-    return item[0] is None, item[0] or ""
 
 
 def parse_readers(option: str, text: str) -> Mapping[str | None, int]:

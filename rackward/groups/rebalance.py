@@ -66,7 +66,7 @@ def request_rebalance(
                 break
             if not deadline.remaining:
                 raise AdminTimeoutError(
-                    f"requesting a rebalance of group {group.id}: its coordinator, broker "
+                    f"{_operation(group)}: its coordinator, broker "
                     f"{coordinator}, did not begin one within {deadline.seconds:g} s"
                 )
             ended.wait(_RETRY_SECONDS)
@@ -148,22 +148,22 @@ def _join(
         rebalance_seconds=SESSION_SECONDS,
         reason=_REASON,
     )
-    operation = f"requesting a rebalance of group {group.id}"
-    return admin.send(operation, request, node=coordinator, deadline=deadline)
+    return admin.send(_operation(group), request, node=coordinator, deadline=deadline)
 
 
 def _leave(admin: AdminConnection, coordinator: int, group: Group, member_id: str) -> None:
     request = leave_request(group.id, [(member_id, None)], _REASON)
-    operation = f"requesting a rebalance of group {group.id}"
-    code = admin.send(operation, request, node=coordinator).error_code
+    code = admin.send(_operation(group), request, node=coordinator).error_code
     if code not in (0, _UNKNOWN_MEMBER):
         raise _refused(group, "LeaveGroup", code)
 
 
+def _operation(group: Group) -> str:
+    return f"requesting a rebalance of group {group.id}"
+
+
 def _refused(group: Group, api: str, code: int) -> AdminError:
-    operation = f"requesting a rebalance of group {group.id}"
     if code in (0, _NOT_COORDINATOR):
-        return RefusedError(
-            f"{operation}: the group has changed meanwhile: try again", code, "GroupChanged"
-        )
-    return from_code(operation, api, code, acl=f"Read on group {group.id}")
+        text = f"{_operation(group)}: the group has changed meanwhile: try again"
+        return RefusedError(text, code, "GroupChanged")
+    return from_code(_operation(group), api, code, acl=f"Read on group {group.id}")

@@ -17,6 +17,9 @@ from rack_traffic.prices import GB, PriceTable
 from rack_traffic.writers import ALL_TOPICS, Writers
 from rackward.groups.reading import Rates
 
+GB_A_MONTH = HOURS_PER_MONTH * 3600 / GB
+"""The GB of a month, of a byte per second."""
+
 
 class CrossRackWrites(msgspec.Struct, frozen=True):
     """What is written across racks of the topics that groups read; costs are per month.
@@ -75,13 +78,8 @@ def cross_rack_writes(
                 each = sum(by_rack.values()) * part * share / len(group)
                 for partition in group:
                     rack_aware += each * price(writer, leaders[topic][partition], "produce")
-    month = HOURS_PER_MONTH * 3600 / GB
-    return CrossRackWrites(
-        round(crossing, 3),
-        round(cost * month, 4),
-        round(rack_aware * month, 4),
-        round(copied * month, 4),
-    )
+    costs = (round(each * GB_A_MONTH, 4) for each in (cost, rack_aware, copied))
+    return CrossRackWrites(round(crossing, 3), *costs)
 
 
 def _name(rack: RackPath | None) -> str | None:

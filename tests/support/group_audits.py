@@ -9,7 +9,8 @@ from rackward.groups.audit import audit_reading
 from rackward.groups.audit_report import AuditReport
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
-from rackward.kafka.groups import Group, GroupMember, ListedGroup
+from rackward.kafka.groups import Group, ListedGroup
+from tests.support.described_groups import group, member
 from tests.support.simulated_cluster import cluster_state
 
 UNTRUSTED_NAME = "<img src=x onerror=alert(1)>\x1b[31m'&\"-" + "long-" * 20
@@ -22,20 +23,11 @@ STATE = cluster_state({TOPIC: [(0, 2, 4)] * 6 + [(2, 4, 0)] * 4 + [(4, 0, 2)] * 
 def far_group(name: str, client_id: str, protocol: str, type: str = "classic") -> Group:
     """Return a group that reads nothing from its own rack: a member in each of a, b and c."""
     shares = ((6, 7, 8, 9), (0, 1, 10, 11), (2, 3, 4, 5))
-    members = tuple(
-        GroupMember(
-            f"{client_id}-{rack}",
-            None,
-            client_id,
-            "/10.0.0.1",
-            rack,
-            frozenset({TOPIC}),
-            {TOPIC: share},
-            can_send_rack=True,
-        )
+    members = (
+        member(f"{client_id}-{rack}", rack, {TOPIC: share}, client_id=client_id, can_send_rack=True)
         for rack, share in zip("abc", shares, strict=True)
     )
-    return Group(name, type, "Stable", "consumer", protocol, 1, members)
+    return group(*members, id=name, protocol=protocol, type=type)
 
 
 def audited_cluster() -> ClusterReading:

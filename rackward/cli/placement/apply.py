@@ -15,7 +15,12 @@ from rackward.cli import options
 from rackward.cli.live import progress_reporter
 from rackward.cli.options import BatchOptions, ClusterOptions, RunOptions
 from rackward.cli.output import confirm, print_json_line, require_confirmation, table_console
-from rackward.cli.plan_output import ChangeResult, change_result, show_change
+from rackward.cli.plan_output import (
+    MAX_LISTED_CHANGES,
+    ChangeResult,
+    change_result,
+    show_change,
+)
 from rackward.kafka import AdminError, ClusterState, read_state
 from rackward.reassignment import (
     ExecutionOptions,
@@ -34,36 +39,9 @@ from rackward.units import format_brokers, format_count
 
 # ---- Running a plan from the command line; shared by the commands of `placement` and `leaders`.
 
-MAX_LISTED_PARTITIONS = 20
-
 PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")]
 OptionalPlanArgument = Annotated[
     str | None, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")
-]
-ReassignmentFile = Annotated[
-    str | None,
-    typer.Option(
-        "--reassignment-json-file",
-        metavar="FILE",
-        help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain the "
-        "state that it was made for, so only its target is checked.",
-    ),
-]
-Additional = Annotated[
-    bool,
-    typer.Option(
-        "--additional",
-        help="Run beside reassignments that are not the plan's, and replace those of the plan's "
-        "partitions.",
-    ),
-]
-AdoptThrottle = Annotated[
-    bool,
-    typer.Option(
-        "--adopt-throttle",
-        help="Resume after a run that was killed: adopt the throttle that it has set, or remove "
-        "it. Not while that run goes on.",
-    ),
 ]
 
 APPLY_STATUSES = """\
@@ -82,10 +60,7 @@ class ExecutionRunOptions(RunOptions):
     stall_timeout: Annotated[
         float,
         typer.Option(
-            "--stall-timeout",
-            metavar="SECONDS",
-            min=0.0,
-            help="Give up after this many seconds without progress.",
+            metavar="SECONDS", min=0.0, help="Give up after this many seconds without progress."
         ),
     ] = DEFAULT_STALL_TIMEOUT
     all_partitions: options.AllPartitions = False
@@ -245,10 +220,10 @@ def print_result(
 
 
 def _print_problems(problems: Mapping[TopicPartition, str], console: Console) -> None:
-    for (topic, number), reason in list(problems.items())[:MAX_LISTED_PARTITIONS]:
+    for (topic, number), reason in list(problems.items())[:MAX_LISTED_CHANGES]:
         console.print(f"  {topic}-{number}: {reason}")
-    if len(problems) > MAX_LISTED_PARTITIONS:
-        console.print(f"  ... and {len(problems) - MAX_LISTED_PARTITIONS:,} more")
+    if len(problems) > MAX_LISTED_CHANGES:
+        console.print(f"  ... and {len(problems) - MAX_LISTED_CHANGES:,} more")
 
 
 def _problems(reasons: Mapping[TopicPartition, str]) -> list[PartitionProblem]:
@@ -273,10 +248,31 @@ COMMAND = "placement apply"
 def apply(
     plan: OptionalPlanArgument = None,
     *,
-    reassignment_json_file: ReassignmentFile = None,
+    reassignment_json_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain "
+            "the state that it was made for, so only its target is checked.",
+        ),
+    ] = None,
     batches: BatchOptions,
-    additional: Additional = False,
-    adopt_throttle: AdoptThrottle = False,
+    additional: Annotated[
+        bool,
+        typer.Option(
+            "--additional",
+            help="Run beside reassignments that are not the plan's, and replace those of the "
+            "plan's partitions.",
+        ),
+    ] = False,
+    adopt_throttle: Annotated[
+        bool,
+        typer.Option(
+            "--adopt-throttle",
+            help="Resume after a run that was killed: adopt the throttle that it has set, or "
+            "remove it. Not while that run goes on.",
+        ),
+    ] = False,
     run: ExecutionRunOptions,
     cluster: ClusterOptions,
 ) -> None:

@@ -21,13 +21,12 @@ from rackward.cli.output import (
     table_console,
 )
 from rackward.cli.placement.apply import (
-    MAX_LISTED_PARTITIONS,
     FinishedRun,
     OptionalPlanArgument,
     PlannedRun,
     print_result,
 )
-from rackward.cli.plan_output import replicas_text
+from rackward.cli.plan_output import MAX_LISTED_CHANGES, replicas_text
 from rackward.kafka import ClusterState, read_reassignments, read_state
 from rackward.reassignment import LiveCluster, PlanKind
 from rackward.reassignment.cancel import Cancellation
@@ -78,9 +77,7 @@ def cancel(
     reassignment_json_file: Annotated[
         str | None,
         typer.Option(
-            "--reassignment-json-file",
-            metavar="FILE",
-            help="Instead of PLAN: a JSON file of kafka-reassign-partitions.",
+            metavar="FILE", help="Instead of PLAN: a JSON file of kafka-reassign-partitions."
         ),
     ] = None,
     run: RunOptions,
@@ -109,33 +106,27 @@ def cancel(
             reassignments = read_reassignments(admin)
             state = read_state(admin, {tp.topic for tp in reassignments}, reassignments=False)
             cancellation = Cancellation.of_all(reassignments, state)
-        _run(cancellation, state, live, run)
-
-
-def _run(
-    cancellation: Cancellation, state: ClusterState, cluster: LiveCluster, options: RunOptions
-) -> None:
-    console = table_console(options.as_json)
-    settings = cluster.throttle.read_all()
-    in_force, throttled = settings.summary, bool(settings.default.markers)
-    _show(cancellation, state, console, in_force, throttled=throttled)
-    if options.as_json:
-        planned = PlannedCancellation(
-            len(cancellation.others),
-            planned_partitions(cancellation.moves.values(), state.view, {}),
-        )
-        print_json_line(COMMAND, "planned", PlannedRun(options.dry_run, in_force), planned)
-    if options.dry_run:
-        console.print("Dry run: nothing was changed.")
-        return
-    if cancellation.moves:
-        count = format_count(len(cancellation.moves), "partition")
-        confirm(f"Restore the former replicas of {count}?", options.yes)
-    elif throttled:
-        confirm("Remove the throttle?", options.yes)
-    emit = progress_reporter(COMMAND, console, "", options.as_json)
-    result = execute_cancellation(cancellation, cluster, emit)
-    print_result(COMMAND, result, console, options.as_json, "as before", cluster.throttle)
+        console = table_console(run.as_json)
+        settings = live.throttle.read_all()
+        in_force, throttled = settings.summary, bool(settings.default.markers)
+        _show(cancellation, state, console, in_force, throttled=throttled)
+        if run.as_json:
+            planned = PlannedCancellation(
+                len(cancellation.others),
+                planned_partitions(cancellation.moves.values(), state.view, {}),
+            )
+            print_json_line(COMMAND, "planned", PlannedRun(run.dry_run, in_force), planned)
+        if run.dry_run:
+            console.print("Dry run: nothing was changed.")
+            return
+        if cancellation.moves:
+            count = format_count(len(cancellation.moves), "partition")
+            confirm(f"Restore the former replicas of {count}?", run.yes)
+        elif throttled:
+            confirm("Remove the throttle?", run.yes)
+        emit = progress_reporter(COMMAND, console, "", run.as_json)
+        result = execute_cancellation(cancellation, live, emit)
+        print_result(COMMAND, result, console, run.as_json, "as before", live.throttle)
 
 
 def _show(
@@ -152,8 +143,8 @@ def _show(
         count = format_count(len(cancellation.in_progress), "reassignment")
         console.print(f"{count} to cancel.", style="bold")
         console.print(_table(cancellation, state))
-        if len(cancellation.moves) > MAX_LISTED_PARTITIONS:
-            console.print(f"... and {len(cancellation.moves) - MAX_LISTED_PARTITIONS:,} more")
+        if len(cancellation.moves) > MAX_LISTED_CHANGES:
+            console.print(f"... and {len(cancellation.moves) - MAX_LISTED_CHANGES:,} more")
     if cancellation.others:
         count = format_count(len(cancellation.others), "other reassignment")
         console.print(f"{count} will not be cancelled.")
@@ -166,7 +157,7 @@ def _show(
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:
     racks = state.view.racks()
     rows = table("topic", number("parti-\ntion"), "cancelled\ntarget", "restored\nreplicas")
-    for tp, move in list(cancellation.moves.items())[:MAX_LISTED_PARTITIONS]:
+    for tp, move in list(cancellation.moves.items())[:MAX_LISTED_CHANGES]:
         in_progress = tp in cancellation.in_progress
         target = replicas_text(move.before, racks) if in_progress else "(order only)"
         rows.add_row(tp.topic, str(tp.partition), target, replicas_text(move.after, racks))

@@ -70,7 +70,6 @@ def check(
     tolerance: Annotated[
         float,
         typer.Option(
-            "--tolerance",
             metavar="SHARE",
             min=0.0,
             max=100.0,
@@ -78,10 +77,7 @@ def check(
         ),
     ] = 0.1,
     fail_on: Annotated[
-        FailOn,
-        typer.Option(
-            "--fail-on", help="Exit with status 1 on findings of this severity or higher."
-        ),
+        FailOn, typer.Option(help="Exit with status 1 on findings of this severity or higher.")
     ] = FailOn.WARNING,
     ignore_racks: Annotated[
         bool, typer.Option("--ignore-racks", help="Check as if no broker had a rack.")
@@ -180,7 +176,9 @@ def show_audit(report: Audit, console: Console, *, reassigning: int = 0) -> None
         + (f"; {reassigning:,} being reassigned" if reassigning else ""),
         style="bold",
     )
-    for shown in (_figure_table(figures), _load_table(report)):
+    load = table("rack", *map(number, ("broker", "replicas", "leaders", "preferred\nleaders")))
+    add_load_rows(load, report.racks, report.brokers, ("replicas", "leaders", "preferred"))
+    for shown in (_figure_table(figures), load):
         console.print()
         console.print(shown)
     console.print()
@@ -204,12 +202,6 @@ def _figure_table(figures: Figures) -> Table:
     rows.add_row("not led by the preferred replica", text(figures.not_preferred))
     if figures.against_rack_rules is not None:
         rows.add_row("not spread over racks", text(figures.against_rack_rules))
-    return rows
-
-
-def _load_table(report: Audit) -> Table:
-    rows = table("rack", *map(number, ("broker", "replicas", "leaders", "preferred\nleaders")))
-    add_load_rows(rows, report.racks, report.brokers, ("replicas", "leaders", "preferred"))
     return rows
 
 

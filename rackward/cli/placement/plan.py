@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from rackward.cli.options import (
 )
 from rackward.cli.output import stderr
 from rackward.cli.plan_output import ChangeResult, PlanFile, PlanOutput, format_now, write_plan
-from rackward.kafka import ClusterState, read_state
+from rackward.kafka import read_state
 from rackward.reassignment import PlanKind
 from rackward.reassignment.plan import build_plan
 from rackward.reassignment.planner import (
@@ -63,7 +64,6 @@ def plan(
     drain: Annotated[
         str | None,
         typer.Option(
-            "--drain",
             metavar="ID,...",
             help="Move all replicas of these topics off these brokers, which may be down.",
         ),
@@ -98,15 +98,26 @@ def plan(
     """
     placement = placing.parse()
     written.check()
-    _check_options(placing, from_scratch=from_scratch, even=even)
+    for option, given in (
+        ("--placement-properties", placing.placement_properties is not None),
+        ("--seed", placing.seed is not None),
+        ("--from-scratch", from_scratch),
+    ):
+        if given and placing.placement is None:
+            raise InvalidOptionError(f"{option} needs --placement: give a placement strategy")
+    if even and placing.placement is not None:
+        raise InvalidOptionError("--even and --placement exclude each other: give one of the two")
     drained = frozenset[int]() if drain is None else parse_broker_ids("--drain", drain)
     limits = batches.limits()
     progress = step_reporter(stderr())
     with cluster.connect() as admin:
         progress("Reading topics")
         state = read_state(admin)
+        names: Collection[str] = state.topics
+        if replication_factor is not None and topics.topics is None:
+            names = set(names) - state.internal
         request = ReassignmentRequest(
-            topics=_topics_to_change(state, topics, replication_factor),
+            topics=topics.match(names),
             replication_factor=replication_factor,
             drain=drained,
             even=even,
@@ -149,25 +160,3 @@ def plan(
         topics=request.topics,
         notes=rackless_notes(request, view),
     )
-
-
-def _topics_to_change(
-    state: ClusterState, topics: TopicOptions, factor: int | None
-) -> frozenset[str]:
-    """Return the topics of the plan; a new replication factor leaves out internal ones."""
-    names = state.topics
-    if factor is not None and topics.topics is None:
-        names = tuple(topic for topic in names if topic not in state.internal)
-    return topics.match(names)
-
-
-def _check_options(placing: PlacingOptions, *, from_scratch: bool, even: bool) -> None:
-    for option, given in (
-        ("--placement-properties", placing.placement_properties is not None),
-        ("--seed", placing.seed is not None),
-        ("--from-scratch", from_scratch),
-    ):
-        if given and placing.placement is None:
-            raise InvalidOptionError(f"{option} needs --placement: give a placement strategy")
-    if even and placing.placement is not None:
-        raise InvalidOptionError("--even and --placement exclude each other: give one of the two")

@@ -13,7 +13,8 @@ from placement_core import InvalidOptionError, ReplicaLists, TopicPartition
 from rackward.cli import options
 from rackward.cli.options import ClusterOptions, parse_broker_ids
 from rackward.cli.output import print_json, stderr, stdout
-from rackward.cli.topics import MAX_LISTED_PARTITIONS, show_replica_lists
+from rackward.cli.plan_output import MAX_LISTED_PARTITIONS
+from rackward.cli.topics import show_replica_lists
 from rackward.kafka import read_state
 from rackward.placement_service import DEFAULT_ADDRESS, MutualTls, create_replica_placement
 from rackward.reassignment.plan import STDIO, to_kafka_json, write_text
@@ -78,7 +79,6 @@ def suggest(
     service: Annotated[
         str,
         typer.Option(
-            "--service",
             metavar="HOST:PORT",
             envvar="RACKWARD_PLACEMENT_SERVICE",
             help="Address of the placement service.",
@@ -94,9 +94,7 @@ def suggest(
     brokers: options.Brokers = None,
     topic: Annotated[
         str | None,
-        typer.Option(
-            "--topic", metavar="TOPIC", help="The topic of the reassignment that --output writes."
-        ),
+        typer.Option(metavar="TOPIC", help="The topic of the reassignment that --output writes."),
     ] = None,
     output: Annotated[
         str | None,
@@ -109,19 +107,15 @@ def suggest(
     ] = None,
     ca_file: Annotated[
         str | None,
-        typer.Option(
-            "--ca-file", metavar="FILE", help="TLS: CA certificates that sign the service's."
-        ),
+        typer.Option(metavar="FILE", help="TLS: CA certificates that sign the service's."),
     ] = None,
     cert_file: Annotated[
-        str | None, typer.Option("--cert-file", metavar="FILE", help="TLS: the client certificate.")
+        str | None, typer.Option(metavar="FILE", help="TLS: the client certificate.")
     ] = None,
     key_file: Annotated[
         str | None,
         typer.Option(
-            "--key-file",
-            metavar="FILE",
-            help="TLS: the client's private key. Default: the key in --cert-file.",
+            metavar="FILE", help="TLS: the client's private key. Default: the key in --cert-file."
         ),
     ] = None,
     all_partitions: options.AllPartitions = False,
@@ -133,8 +127,18 @@ def suggest(
     The service uses its configured placement strategy and rack source, and the brokers that are
     live now.
     """
-    _check_output(topic, output, as_json)
-    tls = _parse_tls(ca_file, cert_file, key_file)
+    if (topic is None) != (output is None):
+        raise InvalidOptionError("--topic and --output belong together: give both, or neither")
+    if output == STDIO and as_json:
+        raise InvalidOptionError("--output - and --json both write to stdout: give one of the two")
+    tls = None
+    if ca_file is not None and cert_file is not None:
+        tls = MutualTls(ca_file, cert_file, key_file)
+    elif (ca_file, cert_file, key_file) != (None, None, None):
+        raise InvalidOptionError(
+            "the service uses mutual TLS: give --ca-file and --cert-file (and --key-file, if the "
+            "key is in another file)"
+        )
     racks = _read_racks(cluster, topic, partitions)
     rows = create_replica_placement(
         service,
@@ -178,26 +182,6 @@ def _read_racks(
                 "give that number"
             )
     return state.view.racks()
-
-
-def _check_output(topic: str | None, output: str | None, as_json: bool) -> None:
-    if (topic is None) != (output is None):
-        raise InvalidOptionError("--topic and --output belong together: give both, or neither")
-    if output == STDIO and as_json:
-        raise InvalidOptionError("--output - and --json both write to stdout: give one of the two")
-
-
-def _parse_tls(
-    ca_file: str | None, cert_file: str | None, key_file: str | None
-) -> MutualTls | None:
-    if ca_file is None and cert_file is None and key_file is None:
-        return None
-    if ca_file is None or cert_file is None:
-        raise InvalidOptionError(
-            "the service uses mutual TLS: give --ca-file and --cert-file (and --key-file, if the "
-            "key is in another file)"
-        )
-    return MutualTls(ca_file, cert_file, key_file)
 
 
 def _write_reassignment(topic: str, rows: ReplicaLists, output: str) -> None:

@@ -14,7 +14,7 @@ from rack_traffic.consumer_properties import java_consumer_properties
 from rack_traffic.options import EstimationOptions
 from rack_traffic.writers import parse_writers
 from rackward.cli import options
-from rackward.cli.options import connection_properties
+from rackward.cli.options import ClusterOptions
 from rackward.cli.traffic import options as traffic_options
 from rackward.cli.traffic.options import running_spark
 
@@ -121,7 +121,7 @@ def stream(
 def _consumer_properties(server: str | None, config: Path | None) -> dict[str, str]:
     """Return the properties of Spark's consumer. Raise InvalidOptionError."""
     try:
-        given = connection_properties(server, config)
+        given = ClusterOptions(server, config).properties()
         if server is not None:
             # The option overrides both names of the property.
             given.pop("metadata.broker.list", None)

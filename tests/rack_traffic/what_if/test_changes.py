@@ -11,7 +11,7 @@ from assignors import Member
 from rack_traffic.advice import OWN_PROTOCOLS, MemberClient, assignor_step, steps_text
 from rack_traffic.what_if.cases import GroupCase, ScenarioAssignment
 from rack_traffic.what_if.changes import change_text
-from rackward.groups.next_steps import Gains, next_steps
+from rackward.groups.next_steps import next_steps
 from rackward.kafka.groups import Group, GroupMember
 
 CLIENTS = {
@@ -44,8 +44,7 @@ def text(group: GroupCase, scenario: str, layout: tuple[str, ...] = ("g",)) -> s
 def test_the_audit_says_the_same_of_a_live_group(client: str) -> None:
     member = GroupMember("m", None, CLIENTS[client], "/10.0.0.5")
     live = Group("g", "classic", "Stable", "consumer", "range", 1, (member,))
-    gains = Gains((), ("RACK",), frozenset(), assignor_helps=True, layout_helps=False)
-    audited = steps_text(next_steps(live, gains))
+    audited = steps_text(next_steps(live, racks=("RACK",), assignor_helps=True))
     assert text(case(CLIENTS[client]), "rackward_range") == audited
     assert audited == steps_text([assignor_step(live)])
 

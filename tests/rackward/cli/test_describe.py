@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-
-from rich.console import Console
+from typing import Any
 
 from placement_core import TopicPartition
 from placement_core.audit import Kind, Severity
@@ -25,25 +24,10 @@ def describe(state: ClusterState, *, unhealthy: bool = False) -> TopicsDescripti
     return description_of(state, health, min_isr, topics, ["the configuration: not allowed"])
 
 
-def render(
-    description: TopicsDescription,
-    *,
-    named: bool = False,
-    limit: int = 40,
-    width: int = 80,
-    only_unhealthy: bool = False,
-) -> str:
-    def show(console: Console) -> None:
-        show_description(
-            description,
-            console,
-            limit=limit,
-            all_partitions=False,
-            named=named,
-            only_unhealthy=only_unhealthy,
-        )
-
-    return rendered(show, width)
+def render(description: TopicsDescription, width: int = 80, **options: Any) -> str:
+    defaults = {"limit": 40, "all_partitions": False, "named": False, "only_unhealthy": False}
+    settings: dict[str, Any] = {**defaults, **options}
+    return rendered(lambda console: show_description(description, console, **settings), width)
 
 
 UNHEALTHY = cluster_state(

@@ -13,40 +13,28 @@ from assignors.explain import Reason
 from placement_core import ClusterView, InvalidOptionError
 from rackward.cli.explain import show_explanation
 from rackward.cli.output import format_json, print_json, stdout
-from rackward.groups.explain import (
-    ExplainedGroup,
-    check_explainable,
-    explain_group,
-)
+from rackward.groups.explain import ExplainedGroup, check_explainable, explain_group
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka.groups import Group, GroupMember
 from tests.support.consoles import rendered
+from tests.support.described_groups import group, member
 from tests.support.simulated_cluster import cluster_state
 
 TOPIC = "orders.of-a-rather-long-name-as-they-come.in-production"
 LED = {"a": (0, 2, 4), "b": (2, 4, 0), "c": (4, 0, 2)}
 
 
-def member(name: str, rack: str | None, share: Mapping[str, Sequence[int]]) -> GroupMember:
-    return GroupMember(
-        id=f"{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c",
-        instance_id=None,
-        client_id=name,
-        host="/10.0.0.7",
-        rack=rack,
-        topics=frozenset({TOPIC}),
-        assignment=share,
-    )
-
-
-def group(*members: GroupMember, protocol: str = "leader-rack-aware-cooperative-sticky") -> Group:
-    return Group("billing", "classic", "Stable", "consumer", protocol, None, members)
+def reader(name: str, rack: str | None, owned: Mapping[str, Sequence[int]]) -> GroupMember:
+    id = f"{name}-3d8985c8-8135-4f9e-ac9d-98ba7dfe547c"
+    return member(id, rack, owned, client_id=name, host="/10.0.0.7")
 
 
 LOPSIDED = group(
-    member("a1", "a", {TOPIC: (0, 1, 2, 3)}),
-    member("b1", "b", {TOPIC: (4, 5, 6, 10)}),
-    member("c1", "c", {TOPIC: (7, 8, 9, 11)}),
+    reader("a1", "a", {TOPIC: (0, 1, 2, 3)}),
+    reader("b1", "b", {TOPIC: (4, 5, 6, 10)}),
+    reader("c1", "c", {TOPIC: (7, 8, 9, 11)}),
+    id="billing",
+    protocol="leader-rack-aware-cooperative-sticky",
 )
 VIEW = cluster_state({TOPIC: [*([LED["a"]] * 10), LED["b"], LED["c"]]}).view
 
@@ -57,6 +45,11 @@ def explain(group: Group, view: ClusterView = VIEW, mapping: str | None = None) 
 
 def render(explained: ExplainedGroup, mapping: str | None = None, width: int = 80) -> str:
     return rendered(lambda console: show_explanation(explained.summary(), console, mapping), width)
+
+
+def one_line(explained: ExplainedGroup, mapping: str | None = None) -> str:
+    """Return the text in one line, without the columns of a terminal."""
+    return " ".join(render(explained, mapping, width=400).split())
 
 
 def json_of(explained: ExplainedGroup) -> Any:
@@ -71,10 +64,10 @@ def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
     assert "At best 50.0 % 6 off-rack if balanced" in text
     assert "rackward leaders plan --group billing -o leaders.json" in text
-    plain = " ".join(render(explain(LOPSIDED), width=400).split())
-    assert "its member reads 4 in balance (too-many-leaders)" in plain
-    assert "Move 3 leaders to b and 3 to c: 0 off-rack at best" in plain
-    assert f"{TOPIC}: 4-9" in plain
+    text = one_line(explain(LOPSIDED))
+    assert "its member reads 4 in balance (too-many-leaders)" in text
+    assert "Move 3 leaders to b and 3 to c: 0 off-rack at best" in text
+    assert f"{TOPIC}: 4-9" in text
 
 
 def test_a_process_that_leads_the_group_is_named() -> None:
@@ -82,13 +75,13 @@ def test_a_process_that_leads_the_group_is_named() -> None:
     led = replace(LOPSIDED, protocol="range", leader=leader, waiting=(other,))
     shown = json_of(explain(led))
     assert (shown["leader"], shown["waiting"]) == (leader, [other])
-    text = " ".join(render(explain(led), width=400).split())
+    text = one_line(explain(led))
     assert f"Assignor: range Leader: rackward lead, member {leader}" in text
     assert f"member {other}: another one of them leads" in text
     assert "the group's assignor ignores leader racks" not in text
     assert "Use the assignor" not in text
     led = replace(led, leader=None)
-    text = " ".join(render(explain(led), width=400).split())
+    text = one_line(explain(led))
     assert "Leader:" not in text
     assert f"member {other}: another member leads" in text
     assert "the group's assignor ignores leader racks" in text
@@ -100,7 +93,7 @@ def test_mapping_gives_racks_to_members() -> None:
         protocol="range",
         members=tuple(replace(each, rack=None) for each in LOPSIDED.members),
     )
-    text = " ".join(render(explain(rackless), width=400).split())
+    text = one_line(explain(rackless))
     assert "The racks of 3 members are unknown: see --mapping" in text
     assert "The racks of the 3 members that read them are unknown (rackless-member)" in text
     assert "Locality now unknown 0 of 12 partitions off-rack, 12 unknown At best unknown" in text
@@ -119,7 +112,7 @@ def test_mapping_gives_racks_to_members() -> None:
 def test_another_assignor_and_better_members_are_named() -> None:
     view = cluster_state({TOPIC: [LED["abc"[p % 3]] for p in range(12)]}).view
     explained = explain(replace(LOPSIDED, protocol="range"), view)
-    text = " ".join(render(explained, width=400).split())
+    text = one_line(explained)
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
     assert "the group's assignor (range) ignores leader racks" in text
     assert "Run rackward lead (rackward lead billing --take-over remove): 0 off-rack" in text
@@ -134,7 +127,7 @@ def test_another_assignor_and_better_members_are_named() -> None:
     assert len(finding["better"]) == finding["count"] == 6
     names = {each.id: each.rack for each in LOPSIDED.members}
     assert all(names[each["member"]] == "abc"[each["partition"] % 3] for each in finding["better"])
-    ours = " ".join(render(explain(LOPSIDED, view), width=400).split())
+    ours = one_line(explain(LOPSIDED, view))
     assert "Rebalance the group (rackward groups rebalance billing): 0 off-rack at best" in ours
 
 
@@ -157,7 +150,7 @@ def test_new_protocol_is_advised_to_move_leaders_only() -> None:
     nothing = cluster_state({TOPIC: [(0, 1)] * 12}).view
     assert kinds(explain(new, nothing)) == {"too-many-leaders": []}
     for explained in (explain(new), explain(new, shuffled)):
-        text = " ".join(render(explained, width=400).split())
+        text = one_line(explained)
         assert "rackward leaders plan --group billing" in text
         assert "use the assignor" not in text.lower()
         assert "rackward lead " not in text
@@ -174,7 +167,7 @@ def test_rack_advice_depends_on_what_members_can_send() -> None:
             replace(each, rack=None, can_send_rack=can_send) for each in LOPSIDED.members
         )
         changed = replace(LOPSIDED, protocol=protocol, members=members)
-        return " ".join(render(explain(changed), width=400).split())
+        return one_line(explain(changed))
 
     assert "Set client.rack of these members, or give their racks with --mapping" in text(True)
     unable = text(False)
@@ -192,8 +185,7 @@ def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
     topic = TOPIC + forged
     named = [
         replace(
-            member(f"{name}{forged}", rack + forged, {topic: numbers}),
-            topics=frozenset({topic}),
+            reader(f"{name}{forged}", rack + forged, {topic: numbers}),
             instance_id=f"{name}{forged}" if name == "b1" else None,
         )
         for name, rack, numbers in (
@@ -204,7 +196,7 @@ def test_no_name_of_a_peer_reaches_the_terminal_as_it_is(
     ]
     view = cluster_state({topic: [LED["abc"[p % 3]] for p in range(12)]}).view
     brokers = tuple(replace(each, rack=f"{each.rack}{forged}") for each in view.brokers)
-    hostile = replace(group(*named, protocol=f"range{forged}"), id=f"billing{forged}")
+    hostile = group(*named, id=f"billing{forged}", protocol=f"range{forged}")
     for each in (view, replace(view, brokers=brokers)):
         explained = explain(hostile, each)
         show_explanation(explained.summary(), stdout(), None)
@@ -231,7 +223,7 @@ def test_leaders_without_rack_and_partitions_without_leader() -> None:
 
 def test_leaders_that_cannot_move_without_a_replica_are_counted() -> None:
     view = cluster_state({TOPIC: [*([(0, 1)] * 10), LED["b"], LED["c"]]}).view
-    text = " ".join(render(explain(LOPSIDED, view), width=400).split())
+    text = one_line(explain(LOPSIDED, view))
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best (6 have no replica there)" in text
 
 
@@ -269,9 +261,9 @@ def test_lines_are_not_wrapped_in_a_pipe(
 
 def test_partitions_read_from_followers_are_local() -> None:
     far = group(
-        member("a1", "a", {TOPIC: (10, 11)}),
-        member("b1", "b", {TOPIC: (0, 1, 2, 3, 4)}),
-        member("c1", None, {TOPIC: (5, 6, 7, 8, 9)}),
+        reader("a1", "a", {TOPIC: (10, 11)}),
+        reader("b1", "b", {TOPIC: (0, 1, 2, 3, 4)}),
+        reader("c1", None, {TOPIC: (5, 6, 7, 8, 9)}),
         protocol="range",
     )
     in_sync = dict.fromkeys(VIEW.replicas, frozenset("abc"))

@@ -7,14 +7,12 @@ from typing import cast
 
 import msgspec
 import pytest
-from msgspec import to_builtins
 
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY, RefreshPolicy
 from placement_core import InvalidOptionError
 from rackward.cli.lead import (
     LeadRow,
     app,
-    check_exist,
     group_status,
     parse_refresh,
     planned_action,
@@ -28,6 +26,7 @@ from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOver, TakeOv
 from rackward.lead.assigner import AssignmentMetrics
 from rackward.lead.take_over import bucket
 from tests.support.consoles import rendered
+from tests.support.described_groups import group, member
 
 FIRST, *_ = (n for n in range(100) if bucket(f"c-{n}", 16) == 0)
 FAR = [n for n in range(100) if bucket(f"c-{n}", 16)][:3]
@@ -90,22 +89,10 @@ def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[st
 def test_a_status_as_fields() -> None:
     figures = AssignmentMetrics(7, "range", 3, 12, 1, 1)
     status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
-    assert to_builtins(group_status(status)) == {
-        "group": "g",
-        "state": "leading",
-        "reason": "",
-        "protocol": "range",
-        "generation": 7,
-        "members": 3,
-        "partitions": 12,
-        "local": None,
-        "off_rack": 1,
-        "unknown": None,
-        "optimum": 1,
-        "last_rebalance": "2026-01-02T03:04:05+00:00",
-        "action": None,
-        "removes": 0,
-    }
+    row = group_status(status)
+    assert (row.group, row.state, row.protocol, row.generation) == ("g", "leading", "range", 7)
+    assert (row.members, row.partitions, row.off_rack, row.optimum) == (3, 12, 1, 1)
+    assert row.last_rebalance == "2026-01-02T03:04:05+00:00"
 
 
 LONG = "team-payments.orders-settlement-reconciliation.production.eu-central-1.consumer-group-v2"
@@ -134,15 +121,9 @@ def test_names_are_never_cut(width: int) -> None:
     assert "join, and lead when its leader leaves" in text
 
 
-def member(number: int, instance_id: str | None = None, rack: str | None = "a") -> GroupMember:
-    share = {"t": (number,)}
-    return GroupMember(
-        f"c-{number}", instance_id, "app", f"/10.0.0.{number}", rack, frozenset("t"), share
-    )
-
-
-def group(*members: GroupMember, protocol: str = "range", leader: str | None = None) -> Group:
-    return Group("g", "classic", "Stable", "consumer", protocol, 1, members, leader)
+def app_member(number: int, instance_id: str | None = None) -> GroupMember:
+    owned, host = {"t": (number,)}, f"/10.0.0.{number}"
+    return member(f"c-{number}", "a", owned, instance_id=instance_id, client_id="app", host=host)
 
 
 REMOVING = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
@@ -152,43 +133,43 @@ REMOVING = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
     ("it", "options", "action", "removes"),
     [
         (None, REMOVING, "join, and lead from the first consumer on", 0),
-        (group(member(1)), LeadOptions(), "join, and lead when its leader leaves", 0),
+        (group(app_member(1)), LeadOptions(), "join, and lead when its leader leaves", 0),
         (
-            group(*map(member, FAR)),
+            group(*map(app_member, FAR)),
             REMOVING,
             "join, remove 1 of 3 members, and lead: its leader, which brokers do not name",
             1,
         ),
         (
-            group(*map(member, (*FAR[:2], FIRST))),
+            group(*map(app_member, (*FAR[:2], FIRST))),
             REMOVING,
             "join, remove up to 2 of 3 members, and lead: its leader, which brokers do not name, "
             f"and those that would lead before this process (app at 10.0.0.{FIRST})",
             2,
         ),
         (
-            group(member(FAR[0], "s"), member(FAR[1])),
+            group(app_member(FAR[0], "s"), app_member(FAR[1])),
             REMOVING,
             "join, remove 1 of 2 members, and lead: its leader, which brokers do not name; wait if "
             "its leader is one of 1 static member",
             1,
         ),
         (
-            group(member(1), member(2), protocol="roundrobin"),
+            group(app_member(1), app_member(2), protocol="roundrobin"),
             REMOVING,
             "join while all its 2 members are removed, and lead: leaders with roundrobin may fail "
             "if a member reads nothing",
             2,
         ),
         (
-            group(member(1), protocol="leader-rack-aware-range"),
+            group(app_member(1), protocol="leader-rack-aware-range"),
             REMOVING,
             "none needed: its members use leader-rack-aware-range, which assigns by the racks of "
             "leaders; join, and lead only when its leader leaves",
             0,
         ),
         (
-            group(member(1), leader="rackward-lead-1"),
+            group(app_member(1), leader="rackward-lead-1"),
             REMOVING,
             "join, and lead when the rackward lead that leads it leaves",
             0,
@@ -208,9 +189,3 @@ def test_the_question_has_the_number_of_members_that_are_removed() -> None:
     assert question([removing, ROW, left_alone]) == (
         "Evict up to 2 members of 2 groups? They rejoin at their next heartbeat"
     )
-
-
-def test_a_group_that_does_not_exist_is_an_error_of_a_dry_run() -> None:
-    check_exist([])
-    with pytest.raises(InvalidOptionError, match=r"^no such group in 5 s: biling: check the name"):
-        check_exist(["biling"])

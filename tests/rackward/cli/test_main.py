@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,21 @@ from tests.support.waiting import TEST_TIMEOUT
 PLAIN = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb"}
 
 
+def python(
+    *arguments: str, out: Any = subprocess.PIPE, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run an interpreter with further environment variables."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=2 * TEST_TIMEOUT,
+        check=False,
+        env={**PLAIN, **variables},
+    )
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert rackward.cli.main.run(["--version"]) == 0
     assert capsys.readouterr().out == "rackward 0.1.0\n"
@@ -32,68 +47,43 @@ OTHER_PACKAGES = (
     *("pyspark", "pandas", "pyarrow", "jinja2", "yaml", "prometheus_client"),
     *("confluent_kafka", "aiokafka", "docker", "testcontainers"),
 )
-HELP_PAGES = {
-    "audit": (),
-    "top": (),
-    "demo": (),
-    "bench": ("run", "report"),
-    "topics": ("create", "add-partitions", "describe"),
-    "placement": ("check", "plan", "apply", "cancel", "throttle", "suggest"),
-    "leaders": ("plan", "apply", "cancel"),
-    "lead": (),
-    "controller": (),
-    "groups": ("list", "explain", "rebalance"),
-    "traffic": ("collect", "run", "what-if", "stream", "report", "flows"),
-    "rack": (),
-}
 
 
-@pytest.fixture
-def shown_help(
+def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield a group and all groups and commands below it, each with its path."""
+    yield path, group
+    if hasattr(group, "list_commands"):
+        context = typer.Context(group)
+        for name in group.list_commands(context):
+            yield from commands(group.get_command(context, name), *path, name)
+
+
+def all_commands() -> list[tuple[tuple[str, ...], Any]]:
+    return [*commands(typer.main.get_command(rackward.cli.main.app))]
+
+
+def test_help_lists_whole_sentences(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """Return a function that returns the help of a command, in 80 columns."""
-
-    def show(*command: str) -> str:
-        monkeypatch.setenv("COLUMNS", "80")
-        assert rackward.cli.main.run([*command, "--help"]) == 0
-        return capsys.readouterr().out
-
-    return show
-
-
-def test_root_help_lists_whole_sentences(shown_help: Callable[..., str]) -> None:
-    shown = shown_help()
-    assert max(map(len, shown.splitlines())) <= 80
-    text = " ".join(shown.split())
-    for name, command in rackward.cli.main.COMMANDS.items():
-        assert f"{name} {command.summary}" in text
-        assert command.summary.endswith(".")
-
-
-@pytest.mark.parametrize("group", ["bench", "topics", "placement", "leaders", "groups", "traffic"])
-def test_group_help_lists_whole_sentences(group: str, shown_help: Callable[..., str]) -> None:
-    # A line for each command; longer summaries continue on indented lines.
-    listed = shown_help(group).split("Commands:")[1]
-    commands = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
-    assert {name for name, _ in commands} == set(HELP_PAGES[group])
-    for _, summary in commands:
-        assert summary.endswith(".")
-        assert not summary.endswith("...")
-
-
-def all_commands(group: Any) -> Iterator[Any]:
-    for name in group.list_commands(typer.Context(group)):
-        command = group.get_command(typer.Context(group), name)
-        yield from all_commands(command) if hasattr(command, "list_commands") else [command]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = {path: each for path, each in all_commands() if hasattr(each, "list_commands")}
+    assert {(), ("topics",), ("placement",)} <= groups.keys()
+    for path, group in groups.items():
+        assert rackward.cli.main.run([*path, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= 80
+        # A line for each command; longer summaries continue on indented lines.
+        listed = shown.split("Commands:")[1].split("\n\n")[0]
+        rows = re.findall(r"^  ([a-z-]+)  +(.+(?:\n {6,}.+)*)", listed, re.MULTILINE)
+        assert [name for name, _ in rows] == group.list_commands(typer.Context(group))
+        assert all(text.endswith(".") and not text.endswith("...") for _, text in rows)
 
 
 def test_the_json_of_commands_is_in_the_reference() -> None:
     """Those of the demo and of traffic are tables of other packages."""
-    root = typer.main.get_command(rackward.cli.main.app)
     without = {
-        command.callback.__module__.split(".")[2]
-        for command in all_commands(root)
+        path[0]
+        for path, command in all_commands()
         if any("--json" in option.opts for option in command.params)
         and not getattr(command.callback, "results", ())
     }
@@ -101,8 +91,8 @@ def test_the_json_of_commands_is_in_the_reference() -> None:
 
 
 def test_help_of_every_command_needs_only_the_extra_cli() -> None:
-    assert HELP_PAGES.keys() == rackward.cli.main.COMMANDS.keys()
-    pages = [[name, *page] for name, pages in HELP_PAGES.items() for page in [(), *zip(pages)]]
+    pages = [path for path, _ in all_commands()]
+    assert len(pages) > len(rackward.cli.main.COMMANDS)
     code = f"""
 import sys
 for name in {OTHER_PACKAGES!r}:
@@ -111,14 +101,7 @@ from rackward.cli.main import app
 for page in {pages!r}:
     app([*page, "--help"], standalone_mode=False)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=2 * TEST_TIMEOUT,
-        check=False,
-        env=PLAIN,
-    )
+    done = python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage: ") == len(pages)
     # No types of Python, no comparisons, no floats that are whole.
@@ -190,18 +173,9 @@ def test_a_full_disk_and_threads_that_fail_print_no_traceback(tmp_path: Path) ->
         "cli.app = app\n"
         "cli.main()\n"
     )
-    environment = {**PLAIN, "PYTHONIOENCODING": "ascii"}
     for path, status in ((tmp_path / "out", 0), (Path("/dev/full"), 2)):
         with path.open("w") as out:
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                stdout=out,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=2 * TEST_TIMEOUT,
-                check=False,
-                env=environment,
-            )
+            done = python("-c", code, out=out, PYTHONIOENCODING="ascii")
         first, *rest = done.stderr.splitlines()
         assert (done.returncode, first.count("ZeroDivisionError")) == (status, 1)
         assert rest == (["rackward: No space left on device"] if status else [])
@@ -212,14 +186,8 @@ def test_a_closed_pipe_is_no_negative_result() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as pipe:
-        done = subprocess.run(
-            [sys.executable, "-m", "rackward.cli.main", "--version"],
-            stdout=pipe,
-            stderr=subprocess.PIPE,
-            timeout=2 * TEST_TIMEOUT,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+        done = python("-m", "rackward.cli.main", "--version", out=pipe)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -272,21 +240,10 @@ def test_ctrl_c_during_imports_ends_without_a_traceback(tmp_path: Path) -> None:
 MAIN = "import sys; sys.argv[0] = 'rackward'; import rackward.cli.main as c; c.main()"
 
 
-def completed(*arguments: str, **variables: str) -> str:
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    ).stdout
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_script_of_each_shell(shell: str) -> None:
-    script = completed("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    undetected = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    script = python("-c", MAIN, "--show-completion", shell, **undetected).stdout
     assert "_RACKWARD_COMPLETE=complete_" + shell in script
     if shutil.which(shell):
         # -n: parse it, do not run it.
@@ -294,7 +251,6 @@ def test_script_of_each_shell(shell: str) -> None:
 
 
 def test_completion_of_a_subcommand() -> None:
-    completions = completed(
-        _RACKWARD_COMPLETE="complete_bash", COMP_WORDS="rackward topics cre", COMP_CWORD="2"
-    )
-    assert completions.split() == ["create"]
+    typed = {"COMP_WORDS": "rackward topics cre", "COMP_CWORD": "2"}
+    done = python("-c", MAIN, _RACKWARD_COMPLETE="complete_bash", **typed)
+    assert done.stdout.split() == ["create"]

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from typer.main import get_command
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
 from placement_core.leaders import Locality
 from rackward.cli.output import format_json
-from rackward.cli.placement import app as placement_app
 from rackward.cli.plan_output import PlanOutput, change_result, show_change, write_plan
 from rackward.reassignment import PlannedChange
 from tests.support.consoles import rendered
@@ -94,15 +92,6 @@ def test_removed_replicas_are_announced() -> None:
     text = " ".join(shown(replace(CHANGE, moves=(move,))).split())
     assert "no data is copied, 1 replica to remove without a replacement" in text
     assert "to remove" not in shown(CHANGE)
-
-
-def test_help_of_replication_factor_mentions_removal() -> None:
-    (option,) = (
-        each
-        for each in get_command(placement_app).commands["plan"].params  # type: ignore[attr-defined]
-        if each.name == "replication_factor"
-    )
-    assert "a lower one removes replicas" in option.help
 
 
 def test_notes_are_shown_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:

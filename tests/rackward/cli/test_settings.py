@@ -64,25 +64,6 @@ def test_files_are_looked_up_in_the_folder_of_the_settings(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("timeout = 0", "timeout is 0: write a number of seconds from 0.1 to 3600"),
-        ("timeout = 'long'", "timeout is 'long': write a number of seconds"),
-        ("currency = ''", "currency is '': write a text"),
-        ("timeut = 3", "unknown setting 'timeut'; the settings are bootstrap_server, command_"),
-        ("prices = 'a'\ntimeout = \n", "is not valid TOML: see line 2, column 11"),
-    ],
-)
-def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        read_settings({"RACKWARD_CONFIG_FILE": str(path)})
-    assert str(raised.value).startswith(f"RACKWARD_CONFIG_FILE: {path}")
-    assert message in str(raised.value)
-
-
 def test_a_named_file_has_to_exist_the_default_need_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,32 +105,29 @@ def test_a_context_overrides_the_other_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "variables", "message"),
+    ("text", "context", "message"),
     [
-        (CONTEXTS, {}, "no context 'none'; the contexts are: prod, test"),
-        ("timeout = 3", {}, "no context 'none'; the contexts are: none"),
-        (
-            CONTEXTS.replace("prod", "none"),
-            {"RACKWARD_BOOTSTRAP_SERVER": "b:1"},
-            "the context 'none' has bootstrap_server, but RACKWARD_BOOTSTRAP_SERVER is set",
-        ),
-        ("[contexts.none]\ntimeut = 3", {}, "unknown setting 'timeut'"),
+        ("timeout = 0", None, "timeout is 0: write a number of seconds from 0.1 to 3600"),
+        ("timeout = 'long'", None, "timeout is 'long': write a number of seconds"),
+        ("currency = ''", None, "currency is '': write a text"),
+        ("timeut = 3", None, "unknown setting 'timeut'; the settings are bootstrap_server, comm"),
+        ("prices = 'a'\ntimeout = \n", None, "is not valid TOML: see line 2, column 11"),
+        ("[contexts.prod]\ntimeut = 3", "prod", "unknown setting 'timeut'"),
+        ("timeout = 3", "none", "no context 'none'; the contexts are: none"),
+        (CONTEXTS, "none", "no context 'none'; the contexts are: prod, test"),
+        (CONTEXTS, "prod", "the context 'prod' has timeout, but RACKWARD_TIMEOUT is set"),
     ],
 )
-def test_errors_of_contexts(
-    tmp_path: Path, text: str, variables: dict[str, str], message: str
+def test_errors_name_the_file_and_the_setting(
+    tmp_path: Path, text: str, context: str | None, message: str
 ) -> None:
-    (tmp_path / "a.toml").write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        read_settings({"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml"), **variables}, "none")
-
-
-def test_the_context_is_an_option_and_a_variable(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(CONTEXTS.replace("kafka:9092", "localhost:1"))
-    file = {"RACKWARD_CONFIG_FILE": str(tmp_path / "a.toml")}
-    for arguments, variables in ((["--context", "prod"], {}), ([], {"RACKWARD_CONTEXT": "prod"})):
-        result = CliRunner().invoke(app, [*arguments, "groups", "list"], env=file | variables)
-        assert "localhost:1 refused the connection" in str(result.exception)
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    environment = {"RACKWARD_CONFIG_FILE": str(path), "RACKWARD_TIMEOUT": "7"}
+    with pytest.raises(ConfigError) as raised:
+        read_settings(environment, context)
+    assert str(raised.value).startswith(f"RACKWARD_CONFIG_FILE: {path}")
+    assert message in str(raised.value)
 
 
 def test_subcommands_get_settings_of_their_options() -> None:
@@ -164,24 +142,25 @@ def test_subcommands_get_settings_of_their_options() -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "server"),
     [
-        ((), {}, "localhost:1"),
-        ((), {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"}, "localhost:2"),
+        (["groups", "list"], {}, "localhost:1"),
+        (["groups", "list"], {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"}, "localhost:2"),
         (
-            ("--bootstrap-server", "localhost:3"),
+            ["groups", "list", "--bootstrap-server", "localhost:3"],
             {"RACKWARD_BOOTSTRAP_SERVER": "localhost:2"},
             "localhost:3",
         ),
+        (["groups", "list"], {"RACKWARD_CONTEXT": "prod"}, "localhost:4"),
+        (["--context", "prod", "groups", "list"], {}, "localhost:4"),
     ],
 )
 def test_options_override_variables_and_variables_the_file(
-    tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], server: str
+    tmp_path: Path, arguments: list[str], variables: dict[str, str], server: str
 ) -> None:
     path = tmp_path / "a.toml"
-    path.write_text('bootstrap_server = "localhost:1"\ntimeout = 1')
+    prod = '[contexts.prod]\nbootstrap_server = "localhost:4"'
+    path.write_text(f'bootstrap_server = "localhost:1"\ntimeout = 1\n{prod}')
     result = CliRunner().invoke(
-        app,
-        ["groups", "list", *arguments],
-        env={"RACKWARD_CONFIG_FILE": str(path), **variables},
+        app, arguments, env={"RACKWARD_CONFIG_FILE": str(path), **variables}
     )
     assert result.exit_code == 1
     assert f"{server} refused the connection" in str(result.exception)

@@ -6,13 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
+from rich.console import Group
 
 from placement_core import InvalidOptionError
+from rack_traffic.prices import PriceTable
 from rackward.cli.top import app, picture
 from rackward.cli.top_frame import KEYS, SORTS, View, frame, press, rows, sparkline
-from rackward.groups.audit import rack_flows
+from rackward.groups.audit import Auditor
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.live import LivePass, live_groups
 from rackward.groups.reading import ClusterReading, ReadRates, Sample
@@ -41,15 +44,10 @@ def a_pass(
     report = audit_report(RATES, best=False)
     known = {each.listed.id for each in reading.groups}
     rows = tuple(row for row in report.groups if row.group in known)
-    groups = live_groups(previous, reading, replace_rows(report, rows), SAMPLE, at, measured=True)
-    flows = rack_flows(reading, RATES, HostRacks())
+    shown = msgspec.structs.replace(report, groups=rows)
+    groups = live_groups(previous, reading, shown, SAMPLE, at, measured=True)
+    flows = Auditor(reading, RATES, PriceTable(), HostRacks()).flows()
     return LivePass(at, 0.4, reading, report, groups, True, flows, HostRacks())
-
-
-def replace_rows(report: Any, rows: Any) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(report, groups=rows)
 
 
 def shown(view: View, width: int = 80, height: int | None = 24, **settings: Any) -> list[str]:
@@ -181,8 +179,6 @@ def test_sparklines() -> None:
 
 
 def test_a_picture_loads_nothing() -> None:
-    from rich.console import Group
-
     svg = picture(Group(*frame(a_pass(), View(), 100)), 100)
     assert "billing" in svg
     assert "url(" not in svg.replace("url(#", "")

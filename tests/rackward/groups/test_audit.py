@@ -17,16 +17,17 @@ from rack_traffic.prices import PriceRule, PriceTable
 from rack_traffic.report.format import Currency
 from rack_traffic.writers import parse_writers
 from rackward.cli.audit import write_lines
-from rackward.groups.audit import SECONDS_PER_MONTH, audit_reading, groups_sharing_topics
-from rackward.groups.audit_report import AuditReport, SelectorBrokers
+from rackward.groups.audit import audit_reading, groups_sharing_topics
+from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit, SelectorBrokers
 from rackward.groups.explain import explain_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import AssignmentKind, readers_of_groups, topics_read
+from rackward.groups.readers import AssignmentKind, readers_of_groups
 from rackward.groups.reading import ClusterReading, GroupReading, RateSource, ReadRates
+from rackward.groups.writes import GB_A_MONTH
 from rackward.kafka import ClusterState
-from rackward.kafka.groups import Group, GroupMember, ListedGroup
-from tests.support.described_groups import random_group
-from tests.support.placement import random_view
+from rackward.kafka.groups import Group, ListedGroup
+from tests.support.described_groups import group as described_group
+from tests.support.described_groups import member, random_group, random_state, view_of
 from tests.support.simulated_cluster import cluster_state
 
 
@@ -38,28 +39,16 @@ def reading(state: ClusterState, *groups: Group) -> ClusterReading:
     return ClusterReading(state, tuple(readings))
 
 
-def audit(read: ClusterReading, rates: ReadRates | None = None) -> AuditReport:
-    return audit_reading(read, rates or ReadRates(), PriceTable(), HostRacks())
-
-
-def random_state(rng: random.Random) -> ClusterState:
-    view = random_view(rng, rng.randint(1, 30), "tsu")
-    live = view.racks()
-    leaders = {
-        tp: next(broker for broker in row if broker in live)
-        for tp, row in view.replicas.items()
-        if any(broker in live for broker in row)
-    }
-    topic_ids = dict.fromkeys(tp.topic for tp in view.replicas)
-    return ClusterState("c", replace(view, leaders=leaders), topic_ids=topic_ids)
-
-
-def only(view: ClusterView, group: Group) -> ClusterView:
-    topics = topics_read(group)
-    return replace(
-        view,
-        replicas={tp: row for tp, row in view.replicas.items() if tp.topic in topics},
-        leaders={tp: each for tp, each in view.known_leaders.items() if tp.topic in topics},
+def audit(
+    read: ClusterReading,
+    rates: ReadRates | None = None,
+    prices: PriceTable | None = None,
+    mapping: str | None = None,
+    **options: Any,
+) -> AuditReport:
+    host_racks = HostRacks.parse_option("--mapping", mapping)
+    return audit_reading(
+        read, rates or ReadRates(), prices or PriceTable(), host_racks, mapping=mapping, **options
     )
 
 
@@ -74,22 +63,21 @@ def test_figures_match_explanations_and_layouts(block: int) -> None:
         rows = {row.group: row for row in audit(reading(state, *groups), rates).groups}
         for group in groups:
             row = rows[group.id]
-            explained = explain_group(group, only(state.view, group), HostRacks())
+            explained = explain_group(group, view_of(group, state.view), HostRacks())
             explanation = explained.explanation
-            assert row.now is not None
             assert row.assignor is not None
             assert row.layout is not None
-            assert row.now.off_rack == explanation.off_rack, f"seed {seed}"
+            assert now(row).off_rack == explanation.off_rack, f"seed {seed}"
             assert row.assignor.off_rack == explanation.optimum, f"seed {seed}"
             assert row.local == explanation.local, f"seed {seed}"
             assert row.unknown == explanation.unknown + explanation.unread, f"seed {seed}"
             assert row.partitions == explanation.partitions, f"seed {seed}"
-            for figure in (row.now, row.assignor, row.layout):
+            for figure in (now(row), row.assignor, row.layout):
                 assert figure.partitions == row.partitions, f"seed {seed}"
                 assert figure.local + figure.off_rack + figure.unknown_partitions == row.partitions
-            assert row.now.rate == pytest.approx(row.rate, abs=0.01), f"seed {seed}"
+            assert now(row).rate == pytest.approx(row.rate, abs=0.01), f"seed {seed}"
             crossing = count_crossing(group, state.view, rates.written)
-            assert row.now.crossing == pytest.approx(crossing, abs=0.001), f"seed {seed}"
+            assert now(row).crossing == pytest.approx(crossing, abs=0.001), f"seed {seed}"
             assert [each.count for each in row.findings] == [
                 each.count for each in explanation.findings
             ]
@@ -112,7 +100,7 @@ def test_figures_match_explanations_and_layouts(block: int) -> None:
         reachable = alone.assignor if can_be_reassigned(group) else alone.now
         leaders = {**state.view.known_leaders, **{tp: o[0] for tp, o in layout.order.items()}}
         then = explain_group(
-            group, only(replace(state.view, leaders=leaders), group), HostRacks()
+            group, view_of(group, replace(state.view, leaders=leaders)), HostRacks()
         ).explanation
         after = then.optimum if can_be_reassigned(group) else then.off_rack
         assert alone.layout.off_rack == min(after, reachable.off_rack), f"seed {seed}"
@@ -123,10 +111,10 @@ def test_figures_match_explanations_and_layouts(block: int) -> None:
 def count_crossing(group: Group, view: ClusterView, rates: Mapping[TopicPartition, float]) -> float:
     """Return the bytes per second between two known racks, counted here."""
     owners: dict[TopicPartition, list[str | None]] = {}
-    for member in group.members:
-        for topic, numbers in member.assignment.items():
+    for each in group.members:
+        for topic, numbers in each.assignment.items():
             for number in numbers:
-                owners.setdefault(TopicPartition(topic, number), []).append(member.rack)
+                owners.setdefault(TopicPartition(topic, number), []).append(each.rack)
     racks = view.racks()
     total = 0.0
     for tp, members in owners.items():
@@ -137,31 +125,25 @@ def count_crossing(group: Group, view: ClusterView, rates: Mapping[TopicPartitio
     return total
 
 
-def group(name: str, shares: Sequence[Sequence[int]], **fields: object) -> Group:
+def group(name: str, shares: Sequence[Sequence[int]], **fields: Any) -> Group:
     """Return a group of topic "t" with a member per share, in the racks a, b, c in turn."""
-    members = tuple(
-        GroupMember(
+    members = (
+        member(
             f"{name}-{n}",
-            None,
-            f"consumer-{name}-{n}",
-            "/10.0.0.1",
             "abc"[n % 3],
-            frozenset({"t"}),
-            {"t": tuple(share)},
+            {"t": share},
+            client_id=f"consumer-{name}-{n}",
             can_send_rack=True,
         )
         for n, share in enumerate(shares)
     )
-    values: dict[str, object] = {
-        "type": "classic",
-        "state": "Stable",
-        "protocol_type": "consumer",
-        "protocol": "range",
-        "generation": 1,
-        "members": members,
-        **fields,
-    }
-    return Group(name, **values)  # type: ignore[arg-type]
+    return described_group(*members, id=name, **fields)
+
+
+def now(row: GroupAudit) -> CrossRackReads:
+    """Return what a group reads now."""
+    assert row.now is not None
+    return row.now
 
 
 STATE = cluster_state(
@@ -179,19 +161,16 @@ def test_costs_and_totals() -> None:
         committed={"near": {TopicPartition("t", 3): 2e6}},
         watched_seconds=10.0,
     )
-    report = audit_reading(reading(STATE, near, far), rates, prices, HostRacks())
+    report = audit(reading(STATE, near, far), rates, prices)
     assert [row.group for row in report.groups] == ["far", "near"]
     costly, cheap = report.groups
-    month = SECONDS_PER_MONTH / 1e9
-    assert costly.now is not None
-    assert cheap.now is not None
     # Partitions 5 (c to a), 2 and 3 (a to c), and then 4, 0 and 1 between a and b.
-    assert costly.now.cost == pytest.approx((3 * 0.5 + 3 * 0.02) * 1e6 * month)
-    assert (costly.now.off_rack, costly.rate_source) == (6, RateSource.WRITTEN)
-    assert cheap.now.cost == pytest.approx(0.5 * 2e6 * month)
-    assert (cheap.now.off_rack, cheap.rate_source) == (2, RateSource.COMMITTED)
+    assert now(costly).cost == pytest.approx((3 * 0.5 + 3 * 0.02) * 1e6 * GB_A_MONTH)
+    assert (now(costly).off_rack, costly.rate_source) == (6, RateSource.WRITTEN)
+    assert now(cheap).cost == pytest.approx(0.5 * 2e6 * GB_A_MONTH)
+    assert (now(cheap).off_rack, cheap.rate_source) == (2, RateSource.COMMITTED)
     total = report.totals.now
-    assert (total.off_rack, total.cost) == (8, costly.now.cost + cheap.now.cost)
+    assert (total.off_rack, total.cost) == (8, now(costly).cost + now(cheap).cost)
     kinds = {row.group: [step.kind for step in row.steps] for row in report.groups}
     assert kinds == {
         "far": [StepKind.LEAD, StepKind.MOVE_LEADERS],
@@ -220,7 +199,7 @@ def test_groups_without_figures_are_last_with_the_reason() -> None:
     reasons = {row.group: row.reason or "" for row in report.groups}
     assert reasons["reads"] == ""
     assert "workers of a Connect cluster" in reasons["connect"]
-    assert reasons["empty"].startswith("has no members (state Empty)")
+    assert reasons["empty"].startswith("it has no members (state Empty)")
     assert "is rebalancing" in reasons["rebalancing"]
     assert reasons["secret"] == "not authorized: grant it"
     assert report.totals.now.off_rack == 2
@@ -233,17 +212,17 @@ def test_members_of_a_share_group_read_equal_parts() -> None:
     )
     rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 6.0))
     (row,) = audit(reading(STATE, share), rates).groups
-    assert row.now is not None
     assert row.layout is not None
-    assert (row.partitions, row.local, row.unknown, row.now.off_rack) == (8, 2, 1, 5)
+    assert (row.partitions, row.local, row.unknown, now(row).off_rack) == (8, 2, 1, 5)
     # Two thirds of 0, and all of 2, 3 and 4.
-    assert (row.now.crossing, row.rate) == (22.0, 30.0)
+    assert (now(row).crossing, row.rate) == (22.0, 30.0)
     assert (row.assignor, row.assignor_usable) == (row.now, False)
     assert (row.layout.off_rack, row.layout.crossing) == (2, 4.0)
     assert [step.kind for step in row.steps] == [StepKind.MOVE_LEADERS]
-    explained = explain_group(share, only(STATE.view, share), HostRacks()).explanation
+    explained = explain_group(share, view_of(share, STATE.view), HostRacks()).explanation
     counts = {finding.reason: finding.count for finding in explained.findings}
     assert counts == {Reason.NOT_OPTIMAL: 5, Reason.UNREAD: 1}
+    assert (explained.unknown, explained.unread, explained.unknown_at_best) == (0, 1, 1)
     (fit,) = explained.findings[0].remedies
     assert (fit.kind, fit.off_rack_after) == (RemedyKind.FIT_LEADERS, 2)
 
@@ -254,9 +233,8 @@ def test_moving_offsets_without_members_are_unattributed() -> None:
     rates = ReadRates(committed={"manual": {TopicPartition("t", 3): 2e6}}, watched_seconds=10.0)
     report = audit(reading(STATE, manual, idle, group("reads", [(0,)])), rates)
     rows = {row.group: row for row in report.groups}
-    now = rows["manual"].now
-    assert now is not None
-    assert (now.off_rack, now.crossing, now.unknown) == (0, 0.0, 2e6)
+    manual_now = now(rows["manual"])
+    assert (manual_now.off_rack, manual_now.crossing, manual_now.unknown) == (0, 0.0, 2e6)
     assert (rows["manual"].partitions, rows["manual"].unknown) == (1, 1)
     assert "(assign())" in (rows["manual"].reason or "")
     assert report.totals.now.unknown == 2e6
@@ -283,8 +261,7 @@ def test_what_co_partitioning_costs_and_the_option() -> None:
     for protocol, expected in (("leader-rack-aware-range", 3), ("range", None)):
         (row,) = audit(reading(state, replace(ranged, members=members, protocol=protocol))).groups
         texts = [step.text for step in row.steps if step.kind is StepKind.SEPARATE_TOPICS]
-        assert row.now is not None
-        assert row.now.off_rack == 3
+        assert now(row).off_rack == 3
         assert [text.split(":")[0] for text in texts] == (
             [f"co-partitioning costs {expected} partitions"] if expected else []
         )
@@ -293,30 +270,23 @@ def test_what_co_partitioning_costs_and_the_option() -> None:
 def test_brokers_and_members_without_racks() -> None:
     state = cluster_state({"t": [(0, 1)] * 6}, (None, None))
     (row,) = audit(reading(state, group("g", [(0, 1), (2, 3), (4, 5)]))).groups
-    assert (row.unknown, row.partitions, row.now and row.now.off_rack) == (6, 6, 0)
+    assert (row.unknown, row.partitions, now(row).off_rack) == (6, 6, 0)
     assert [step.kind for step in row.steps] == [StepKind.SET_BROKER_RACK]
     shares = group("g", [(0, 1), (2, 3), (4, 5)])
     rackless = replace(shares, members=tuple(replace(each, rack=None) for each in shares.members))
     rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 5.0))
     report = audit(reading(STATE, rackless), rates)
     (row,) = report.groups
-    assert row.now is not None
-    assert (row.rackless_members, row.now.off_rack, row.now.cost) == (3, 0, 0)
-    assert (row.unknown, row.now.unknown_partitions, row.local) == (6, 6, 0)
-    assert (row.now.crossing, row.now.unknown) == (0, 30)
+    assert (row.rackless_members, now(row).off_rack, now(row).cost) == (3, 0, 0)
+    assert (row.unknown, now(row).unknown_partitions, row.local) == (6, 6, 0)
+    assert (now(row).crossing, now(row).unknown) == (0, 30)
     kinds = [StepKind.SET_CLIENT_RACK, StepKind.MAP_HOSTS]
     assert [step.kind for step in row.steps] == kinds
     assert [step.kind for step in report.steps][:2] == kinds
     assert report.steps[0].text.startswith("1 group sends no rack")
     assert report.steps[1].lines == ("--mapping 10.0.0.1=RACK",)
-    mapped = audit_reading(
-        reading(STATE, rackless),
-        rates,
-        PriceTable(),
-        HostRacks.parse_option("--mapping", "10.0.0.0/8=b"),
-        mapping="10.0.0.0/8=b",
-    ).groups[0]
-    assert (mapped.rackless_members, mapped.now and mapped.now.off_rack) == (0, 5)
+    (mapped,) = audit(reading(STATE, rackless), rates, mapping="10.0.0.0/8=b").groups
+    assert (mapped.rackless_members, now(mapped).off_rack) == (0, 5)
     assert all("--mapping 10.0.0.0/8=b" in step.lines[0] for step in mapped.steps)
 
 
@@ -325,7 +295,7 @@ def test_writes_with_all_steps_have_the_leaders_of_the_layout() -> None:
     shares = group("g", [(0, 1), (2, 3), (4, 5)])
     in_a = replace(shares, members=tuple(replace(each, rack="a") for each in shares.members))
     rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6))
-    report = audit_reading(reading(STATE, in_a), rates, PriceTable(), HostRacks())
+    report = audit(reading(STATE, in_a), rates)
     assert report.totals.layout is not None
     assert report.totals.layout.off_rack == 0
     assert report.writes is not None
@@ -338,9 +308,7 @@ def test_writes_with_all_steps_have_the_leaders_of_the_layout() -> None:
     text = dict(write_lines(report, Currency("$")))["Rack-aware writes"]
     assert text == "save $210 a month, and with all steps $105"
     # All that is written comes from a.
-    report = audit_reading(
-        reading(STATE, in_a), rates, PriceTable(), HostRacks(), writers=parse_writers(["a=1"])
-    )
+    report = audit(reading(STATE, in_a), rates, writers=parse_writers(["a=1"]))
     assert report.writes is not None
     assert (report.writes.crossing, report.writes.rack_aware_cost) == (2e6, 0.0)
     assert "Producers are assumed a 1, and to write without keys." in report.rates.assumptions
@@ -354,14 +322,9 @@ def test_groups_share_topics_through_other_groups() -> None:
 
 def test_the_figures_now_alone() -> None:
     far = group("far", [(4, 5), (0, 1), (2, 3)])
-    report = audit_reading(reading(STATE, far), ReadRates(), PriceTable(), HostRacks(), best=False)
+    report = audit(reading(STATE, far), best=False)
     (row,) = report.groups
-    assert (row.now and row.now.off_rack, row.assignor, row.layout, row.steps) == (
-        6,
-        None,
-        None,
-        (),
-    )
+    assert (now(row).off_rack, row.assignor, row.layout, row.steps) == (6, None, None, ())
     assert report.findings == ()
 
 
@@ -370,12 +333,9 @@ SELECTORS = dict.fromkeys(range(6), RACK_AWARE_SELECTOR)
 
 def audit_with_selectors(*groups: Group, mapping: str | None = None, **fields: Any) -> AuditReport:
     """Return an audit of brokers with a replica selector; 1 MB/s is written to each partition."""
-    return audit_reading(
-        replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields}),
-        ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6)),
-        PriceTable(),
-        HostRacks.parse_option("--mapping", mapping),
-    )
+    read = replace(reading(STATE, *groups), **{"selectors": SELECTORS, **fields})
+    rates = ReadRates(written=dict.fromkeys(STATE.view.replicas, 1e6))
+    return audit(read, rates, mapping=mapping)
 
 
 def test_members_that_send_a_rack_read_from_followers() -> None:
@@ -386,18 +346,15 @@ def test_members_that_send_a_rack_read_from_followers() -> None:
     rows = {row.group: row for row in report.groups}
     for name in ("far", "new"):
         row = rows[name]
-        assert row.now is not None
-        assert (row.local, row.now.off_rack, row.now.crossing, row.now.cost) == (6, 0, 0, 0)
+        assert (row.local, now(row).off_rack, now(row).crossing, now(row).cost) == (6, 0, 0, 0)
         assert (row.findings, row.steps, row.layout) == ((), (), row.assignor)
-    assert rows["own"].now is not None
-    assert (rows["own"].now.off_rack, rows["own"].now.crossing) == (6, 6e6)
+    assert (now(rows["own"]).off_rack, now(rows["own"]).crossing) == (6, 6e6)
     # The leaders move for the group that reads from them, and for no other.
     assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
     assert report.replica_selectors == (SelectorBrokers(RACK_AWARE_SELECTOR, 6),)
     # kafka-go's rack-affinity sends a rack when it joins, and none when it fetches.
     (kafka_go,) = audit_with_selectors(group("go", shares, protocol="rack-affinity")).groups
-    assert kafka_go.now is not None
-    assert (kafka_go.now.off_rack, kafka_go.now.crossing) == (6, 6e6)
+    assert (now(kafka_go).off_rack, now(kafka_go).crossing) == (6, 6e6)
 
 
 def test_a_follower_that_is_not_in_sync_is_not_read() -> None:
@@ -405,8 +362,7 @@ def test_a_follower_that_is_not_in_sync_is_not_read() -> None:
     behind = {**STATE.in_sync, TopicPartition("t", 0): (0, 4)}
     report = audit_with_selectors(far, state=replace(STATE, in_sync=behind))
     (row,) = report.groups
-    assert row.now is not None
-    assert (row.now.off_rack, row.now.crossing) == (1, 1e6)
+    assert (now(row).off_rack, now(row).crossing) == (1, 1e6)
     assert [(each.count, each.rack) for each in row.findings] == [(1, "a")]
 
 
@@ -420,8 +376,7 @@ def test_members_without_a_rack_read_unknown_replicas() -> None:
         ),
     )
     (row,) = audit_with_selectors(silent, mapping="10.0.0.1=a,10.0.1.1=b,10.0.2.1=c").groups
-    assert row.now is not None
-    assert (row.now.off_rack, row.now.crossing, row.now.unknown, row.unknown) == (0, 0, 6e6, 6)
+    assert (now(row).off_rack, now(row).crossing, now(row).unknown, row.unknown) == (0, 0, 6e6, 6)
     assert [each.reason for each in row.findings] == [Reason.REPLICA_UNKNOWN]
     assert [(step.kind, step.lines) for step in row.steps] == [
         (StepKind.SET_CLIENT_RACK, ('client_rack="a"',))
@@ -432,5 +387,4 @@ def test_unknown_replica_selectors_count_as_none() -> None:
     far = group("far", [(4, 5), (0, 1), (2, 3)])
     for selectors in ({}, dict.fromkeys(range(6), "com.example.Selector")):
         (row,) = audit_with_selectors(far, selectors=selectors).groups
-        assert row.now is not None
-        assert row.now.off_rack == 6
+        assert now(row).off_rack == 6

@@ -12,18 +12,8 @@ from placement_core import ClusterView, TopicPartition
 from placement_core.leaders import Obstacle, plan_leaders
 from rackward.groups.explain import explain_group
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import current_assignment, topics_read
-from rackward.kafka.groups import Group, GroupMember
-from tests.support.described_groups import random_group
-from tests.support.placement import random_view
-
-
-def topics_of(group: Group, view: ClusterView) -> ClusterView:
-    """Return the view of the topics that the group reads, as `groups explain` reads it."""
-    read = topics_read(group)
-    replicas = {tp: row for tp, row in view.replicas.items() if tp.topic in read}
-    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp in replicas}
-    return replace(view, replicas=replicas, leaders=leaders)
+from rackward.groups.readers import current_assignment
+from tests.support.described_groups import group, member, random_group, random_state, view_of
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -31,19 +21,12 @@ def test_a_layout_predicts_the_explanation_before_and_after(block: int) -> None:
     improved = 0
     for seed in range(block * 20, block * 20 + 20):
         rng = random.Random(seed)
-        view = random_view(rng, rng.randint(1, 30), "tsu")
-        live = view.racks()
-        # Most partitions are led by their preferred replica, some by another one.
-        leaders = {
-            tp: next(broker for broker in row if broker in live)
-            for tp, row in view.replicas.items()
-            if any(broker in live for broker in row)
-        }
-        view = replace(view, leaders=leaders)
-        group = random_group(rng, view)
-        assignment = current_assignment(group, HostRacks())
+        view = random_state(rng).view
+        leaders = view.known_leaders
+        it = random_group(rng, view)
+        assignment = current_assignment(it, HostRacks())
         layout = plan_leaders(view, assignments=[assignment])
-        before = explain_group(group, topics_of(group, view), HostRacks())
+        before = explain_group(it, view_of(it, view), HostRacks())
         if not before.explanation.partitions:
             assert layout.localities == ()
             continue
@@ -53,7 +36,7 @@ def test_a_layout_predicts_the_explanation_before_and_after(block: int) -> None:
 
         led = {**leaders, **{tp: row[0] for tp, row in layout.order.items()}}
         after_view = replace(view, replicas={**view.replicas, **layout.order}, leaders=led)
-        after = explain_group(group, topics_of(group, after_view), HostRacks()).explanation
+        after = explain_group(it, view_of(it, after_view), HostRacks()).explanation
         assert locality.after == after.local, f"seed {seed}"
         unread = sum(
             len(each.partitions) for each in layout.unmet if each.obstacle is Obstacle.UNREAD
@@ -75,16 +58,15 @@ def test_a_layout_predicts_the_explanation_before_and_after(block: int) -> None:
             each.kind for finding in before.explanation.findings for each in finding.remedies
         }
         assert not advised & {RemedyKind.MOVE_LEADERS, RemedyKind.START_MEMBERS}
-        assert group.type == "classic" or RemedyKind.REBALANCE not in advised
+        assert it.type == "classic" or RemedyKind.REBALANCE not in advised
     assert improved > 2
 
 
 def test_members_without_partitions_and_topics_that_do_not_exist() -> None:
     view = ClusterView((), {TopicPartition("t", 0): (0,)}, {})
-    member = GroupMember("m", None, "m", "/10.0.0.1", "a", frozenset({"t"}))
-    group = Group("g", "consumer", "Stable", "consumer", "uniform", None, (member,))
-    explanation = explain_group(group, view, HostRacks()).explanation
+    it = group(member("m", "a", topics=frozenset("t")), type="consumer", protocol="uniform")
+    explanation = explain_group(it, view, HostRacks()).explanation
     assert (explanation.partitions, explanation.unread) == (1, 1)
-    layout = plan_leaders(view, assignments=[current_assignment(group, HostRacks())])
+    layout = plan_leaders(view, assignments=[current_assignment(it, HostRacks())])
     assert layout.moves == ()
     assert [each.obstacle for each in layout.unmet] == [Obstacle.UNREAD]

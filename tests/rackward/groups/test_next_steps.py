@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from rack_traffic.advice import (
@@ -11,35 +14,21 @@ from rack_traffic.advice import (
     can_be_reassigned,
     libraries_of,
 )
-from rackward.groups.next_steps import Gains, LedBy, led_by, next_steps
-from rackward.kafka.groups import Group, GroupMember
+from rackward.groups.next_steps import LedBy, led_by, next_steps
+from rackward.kafka.groups import Group
+from tests.support.described_groups import group as described_group
+from tests.support.described_groups import member
 
 
-def group(
-    *client_ids: str,
-    protocol: str = "range",
-    type: str = "classic",
-    leader: str | None = None,
-    can_send_rack: bool | None = True,
-) -> Group:
-    members = tuple(
-        GroupMember(f"{name}-{n}", None, name, "/10.0.0.1", can_send_rack=can_send_rack)
+def group(*client_ids: str, can_send_rack: bool | None = True, **fields: Any) -> Group:
+    members = (
+        member(f"{name}-{n}", client_id=name, can_send_rack=can_send_rack)
         for n, name in enumerate(client_ids)
     )
-    return Group("g", type, "Stable", "consumer", protocol, 1, members, leader)
+    return described_group(*members, **fields)
 
 
-def gains(
-    *,
-    rackless: frozenset[str] = frozenset(),
-    rackless_brokers: tuple[int, ...] = (),
-    racks: tuple[str, ...] = ("az1", "az2"),
-    assignor: bool = False,
-    layout: bool = False,
-    sharing: tuple[str, ...] = (),
-    mapping: str | None = None,
-) -> Gains:
-    return Gains(rackless_brokers, racks, rackless, assignor, layout, sharing, mapping)
+steps = partial(next_steps, racks=("az1", "az2"))
 
 
 @pytest.mark.parametrize(
@@ -129,14 +118,14 @@ def test_who_assigns(it: Group, by: LedBy, follows: bool) -> None:
     ],
 )
 def test_the_step_to_another_assignment(it: Group, kind: StepKind, lines: tuple[str, ...]) -> None:
-    (step,) = next_steps(it, gains(assignor=True))
+    (step,) = steps(it, assignor_helps=True)
     assert (step.kind, step.lines) == (kind, lines)
 
 
 def test_groups_that_cannot_be_led_get_leaders_only() -> None:
     for it in (group("x", protocol="uniform", type="consumer"), group("x", protocol="stream")):
-        assert next_steps(it, gains(assignor=True)) == ()
-        (step,) = next_steps(it, gains(assignor=True, layout=True))
+        assert steps(it, assignor_helps=True) == ()
+        (step,) = steps(it, assignor_helps=True, layout_helps=True)
         assert step.kind is StepKind.MOVE_LEADERS
         assert step.lines == (
             "rackward leaders plan --group g -o leaders.json",
@@ -145,16 +134,19 @@ def test_groups_that_cannot_be_led_get_leaders_only() -> None:
 
 
 def test_assignor_comes_first_and_commands_are_quoted() -> None:
-    steps = next_steps(
+    found = steps(
         group("consumer-g-1"),
-        gains(assignor=True, layout=True, sharing=("a b",), mapping="10.0.0.0/8=az1"),
+        assignor_helps=True,
+        layout_helps=True,
+        sharing=("a b",),
+        mapping="10.0.0.0/8=az1",
     )
-    assert [step.lines[0] for step in steps] == [
+    assert [step.lines[0] for step in found] == [
         "rackward lead g --take-over remove --mapping 10.0.0.0/8=az1",
         "rackward leaders plan --group 'a b' --group g --mapping 10.0.0.0/8=az1 -o leaders.json",
     ]
     many = tuple(f"g{n}" for n in range(MAX_GROUPS_IN_COMMAND + 5))
-    (step,) = next_steps(group("consumer-g-1"), gains(layout=True, sharing=many))
+    (step,) = steps(group("consumer-g-1"), layout_helps=True, sharing=many)
     assert step.lines[0].count("--group") == 1
     assert f"the {MAX_GROUPS_IN_COMMAND + 5} other groups" in step.text
 
@@ -186,20 +178,18 @@ def test_assignor_comes_first_and_commands_are_quoted() -> None:
     ],
 )
 def test_members_without_racks_get_them_first(it: Group, kind: StepKind, line: str) -> None:
-    rackless = frozenset(each.id for each in it.members)
-    step, *others = next_steps(it, gains(rackless=rackless, assignor=True))
+    step, *others = steps(it, rackless=it.members, assignor_helps=True)
     assert (step.kind, step.lines[0]) == (kind, line)
     # A mapping needs no change of clients.
     last = others[-1] if others else step
     assert last.lines == ("--mapping 10.0.0.1=RACK",)
-    mapped = next_steps(it, gains(rackless=rackless, mapping="h=az2"))[-1]
+    mapped = steps(it, rackless=it.members, mapping="h=az2")[-1]
     assert mapped.lines == ("--mapping h=az2,10.0.0.1=RACK",)
 
 
 def test_brokers_without_racks_come_before_all() -> None:
     it = group("consumer-g-1")
-    rackless = frozenset(each.id for each in it.members)
-    (step,) = next_steps(it, gains(rackless=rackless, rackless_brokers=(0, 2), racks=()))
+    (step,) = steps(it, rackless=it.members, rackless_brokers=(0, 2), racks=())
     assert (step.kind, step.text) == (
         StepKind.SET_BROKER_RACK,
         "set broker.rack of brokers 0, 2",
@@ -207,4 +197,4 @@ def test_brokers_without_racks_come_before_all() -> None:
 
 
 def test_nothing_to_do() -> None:
-    assert next_steps(group("consumer-g-1"), gains()) == ()
+    assert steps(group("consumer-g-1")) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,31 +14,31 @@ from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
     Readers,
-    count_rackless_members,
     current_assignment,
     demand_of_group,
     may_read_followers,
     parse_readers,
+    rackless_members,
     readers_of_groups,
 )
 from rackward.kafka.groups import Group, GroupMember
+from tests.support.described_groups import group as described_group
+from tests.support.described_groups import member
 
 BOTH = frozenset({"orders", "payments"})
 NO_HOSTS = HostRacks()
 
 
-def member(name: str, rack: str | None, topics: frozenset[str] = BOTH) -> GroupMember:
-    return GroupMember(name, None, name, f"/10.0.0.{name[1:]}", rack, topics)
+def of_rack(
+    name: str, rack: str | None, topics: frozenset[str] = BOTH, **owned: Any
+) -> GroupMember:
+    return member(name, rack, owned, host=f"/10.0.0.{name[1:]}", topics=topics)
 
 
-STICKY = Group(
+STICKY = described_group(
+    *(of_rack("m1", "a"), of_rack("m2", "a"), of_rack("m3", "b"), of_rack("m4", None)),
     id="billing",
-    type="classic",
-    state="Stable",
-    protocol_type="consumer",
     protocol="leader-rack-aware-cooperative-sticky",
-    generation=None,
-    members=(member("m1", "a"), member("m2", "a"), member("m3", "b"), member("m4", None)),
 )
 
 
@@ -56,7 +57,7 @@ def test_a_sticky_group_is_one_demand() -> None:
 
 @pytest.mark.parametrize("protocol", ["range", "leader-rack-aware-range"])
 def test_a_range_group_is_one_demand_per_topic(protocol: str) -> None:
-    only = member("m5", "c", frozenset({"orders"}))
+    only = of_rack("m5", "c", frozenset({"orders"}))
     group = replace(STICKY, protocol=protocol, members=(*STICKY.members[:3], only))
     assert demand_of_group(group, NO_HOSTS) == [
         ConsumerDemand("billing: orders", frozenset({"orders"}), {"a": 2, "b": 1, "c": 1}),
@@ -65,7 +66,7 @@ def test_a_range_group_is_one_demand_per_topic(protocol: str) -> None:
 
 
 def test_each_subscription_is_a_demand_of_its_own() -> None:
-    only = member("m5", "c", frozenset({"orders"}))
+    only = of_rack("m5", "c", frozenset({"orders"}))
     group = replace(STICKY, members=(*STICKY.members[:3], only))
     assert demand_of_group(group, NO_HOSTS) == [
         ConsumerDemand("billing: orders", frozenset({"orders"}), {"c": 1}),
@@ -74,30 +75,23 @@ def test_each_subscription_is_a_demand_of_its_own() -> None:
 
 
 def test_subscription_by_pattern_reads_topics_of_the_group() -> None:
-    pattern = replace(member("m1", "a", frozenset()), assignment={"orders": (0, 1)})
-    other = replace(member("m2", "b", frozenset()), assignment={"payments": (0,)})
+    pattern = of_rack("m1", "a", frozenset(), orders=(0, 1))
+    other = of_rack("m2", "b", frozenset(), payments=(0,))
     group = replace(STICKY, members=(pattern, other))
     assert demand_of_group(group, NO_HOSTS) == [ConsumerDemand("billing", BOTH, {"a": 1, "b": 1})]
 
 
-def test_members_without_a_rack_are_counted_and_can_be_mapped() -> None:
-    assert count_rackless_members([STICKY, STICKY], NO_HOSTS) == 2
+def test_members_without_a_rack_are_known_and_can_be_mapped() -> None:
+    assert [each.id for each in rackless_members(STICKY, NO_HOSTS)] == ["m4"]
     mapping = HostRacks.parse_option("--mapping", "10.0.0.4=c")
-    assert count_rackless_members([STICKY, STICKY], mapping) == 0
+    assert rackless_members(STICKY, mapping) == []
     assert demand_of_group(STICKY, mapping)[0].consumers == {"a": 2, "b": 1, "c": 1}
 
 
-OWNERS = Group(
+OWNERS = described_group(
+    of_rack("m1", "a", orders=(0, 1, 2)),
+    of_rack("m2", None, orders=(2, 3), extra=(0,)),
     id="audit",
-    type="classic",
-    state="Stable",
-    protocol_type="consumer",
-    protocol="range",
-    generation=None,
-    members=(
-        replace(member("m1", "a"), assignment={"orders": (0, 1, 2)}),
-        replace(member("m2", None), assignment={"orders": (2, 3), "extra": (0,)}),
-    ),
 )
 
 
