@@ -60,9 +60,8 @@ In the example::
     1      cost 1     leader a -> hub a -> m1: 2 units;  leader b -> hub b -> m2: 1 unit
     2      cost 0     filler -> m2: 1 unit
 
-Every push is along a shortest path, so the residual network never has a cycle of negative cost, and
-the flow has the minimum cost among all that send as much from each class. That holds for any order
-of classes; fillers come last, when they find the gaps where they are.
+Why that is exact is in :mod:`placement_core.flow`. It holds for any order of classes; fillers come
+last, when they find the gaps where they are.
 
 Proof of optimality. :meth:`Network.lower_bound` does not rest on how the solution was found, but on
 linear duality. Whatever price every node has, no solution costs less than::
