@@ -1,8 +1,6 @@
-"""Quotas, the ranks of costs, and the leaders with which the search for the best ones begins."""
+"""The ranks of costs, and the leaders with which the search for the best ones begins."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
@@ -11,37 +9,6 @@ from hypothesis import strategies as st
 
 from placement_core.leaders.problem import LeaderCosts, Quotas, RankScales
 from placement_core.leaders.search import LeaderChoice, set_initial_leaders
-
-counts = st.lists(st.integers(0, 4), min_size=3, max_size=3)
-
-
-def most_local(consumers: list[int], leaders: list[int]) -> int:
-    """Return the most partitions that balanced consumers can read in their racks, by trying all."""
-    share, rest = divmod(sum(leaders), sum(consumers))
-    return max(
-        sum(
-            min(count * share + more, led)
-            for count, more, led in zip(consumers, extra, leaders, strict=True)
-        )
-        for extra in itertools.product(*(range(count + 1) for count in consumers))
-        if sum(extra) == rest
-    )
-
-
-@given(counts.filter(sum), counts, counts)
-def test_quotas_count_what_is_not_read_locally(
-    consumers: list[int], leaders: list[int], others: list[int]
-) -> None:
-    """Whether leaders are chosen together or some are given makes no difference."""
-    together = [led + other for led, other in zip(leaders, others, strict=True)]
-    # No leader is in an unknown rack, and none in a rack without brokers.
-    of_all, of_chosen, given_leaders, in_racks = (
-        np.array([*each, 0, 0]) for each in (together, leaders, others, consumers)
-    )
-    quotas = Quotas.of(in_racks, sum(together), "g", 1.0, 1)
-    expected = sum(together) - most_local(consumers, together)
-    assert quotas.off_rack(of_all) == expected
-    assert quotas.with_other_leaders(given_leaders).off_rack(of_chosen) == expected
 
 
 @pytest.mark.parametrize("changes_first", [True, False])
