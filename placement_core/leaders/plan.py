@@ -182,8 +182,8 @@ def plan_leaders(
         strict=False,
     ):
         count, off = quotas.partitions, [quotas.off_rack(before), quotas.off_rack(after)]
-        localities.append(Locality(quotas.name, count, *(count - each for each in off)))
-        across = [quotas.size * each for each in off]
+        localities.append(Locality(quotas.name, count, count - off[0], count - off[1]))
+        across = [quotas.size * off_rack for off_rack in off]
         consumed.append(BytesAcross(quotas.name, quotas.size * count, *across))
     for assignment in assignments:
         reads = sum(
@@ -193,7 +193,7 @@ def plan_leaders(
         )
         if reads:
             local = [local_reads(view, assignment, led, levels) for led in (current, leaders)]
-            counts = [sum(each.values()) for each in local]
+            counts = [sum(reads_of.values()) for reads_of in local]
             localities.append(Locality(assignment.name, reads, *counts))
             read = view.replicas.keys() & {*assignment.racks, *assignment.shared}
             total = sum(map(assignment.weight, read))
@@ -201,9 +201,9 @@ def plan_leaders(
                 total
                 - sum(
                     assignment.weight(partition) * count / len(assignment.readers(partition))
-                    for partition, count in each.items()
+                    for partition, count in reads_of.items()
                 )
-                for each in local
+                for reads_of in local
             ]
             consumed.append(BytesAcross(assignment.name, total, *across))
     return LeaderLayout(
@@ -351,8 +351,9 @@ class Search:
 
     def cost(self) -> int:
         """Return the integer weight across racks, without that of partitions without a choice."""
-        every = range(len(self.problem.quotas))
-        return sum(each.choice.total_off_rack() for each in self.classes) + self._cost_of(every)
+        choices = [topic_class.choice for topic_class in self.classes]
+        own = sum(choice.total_off_rack() for choice in choices)
+        return own + self._cost_of(range(len(self.problem.quotas)))
 
     def _cost_of(self, quotas: Iterable[int]) -> int:
         return sum(
@@ -430,17 +431,21 @@ class Search:
     def relaxation(self) -> Relaxation:
         """Return the problem for its bound."""
         classes, quotas = self.classes, self.problem.quotas
-        slots = max((each.choice.options.shape[1] for each in classes), default=1)
-        class_of = np.repeat(np.arange(len(classes)), [len(each.partitions) for each in classes])
+        slots = max((topic_class.choice.options.shape[1] for topic_class in classes), default=1)
+        class_of = np.repeat(
+            np.arange(len(classes)), [len(topic_class.partitions) for topic_class in classes]
+        )
         brokers = np.full((len(class_of), slots), -1)
         own_cost = np.zeros_like(brokers)
         reads = np.zeros((len(classes), len(quotas)), bool)
-        for n, each in enumerate(classes):
-            options = each.choice.options
+        for n, topic_class in enumerate(classes):
+            options = topic_class.choice.options
             width = options.shape[1]
-            brokers[class_of == n, :width] = np.where(options >= 0, each.brokers[options], -1)
-            own_cost[class_of == n, :width] = each.choice.off_rack
-            reads[n, list(each.quotas)] = True
+            brokers[class_of == n, :width] = np.where(
+                options >= 0, topic_class.brokers[options], -1
+            )
+            own_cost[class_of == n, :width] = topic_class.choice.off_rack
+            reads[n, list(topic_class.quotas)] = True
         fixed = self.problem.leaders_of_quotas(self.problem.fixed)
         return Relaxation(
             brokers,
@@ -449,7 +454,7 @@ class Search:
             self.problem.rack_slots,
             reads,
             class_of,
-            [each.with_other_leaders(led) for each, led in zip(quotas, fixed, strict=True)],
+            [one.with_other_leaders(led) for one, led in zip(quotas, fixed, strict=True)],
             None if self.limits is None else self.limits - self.base,
         )
 
@@ -460,8 +465,10 @@ class Search:
         for partition, broker in self.problem.fixed.items():
             if broker in self.problem.broker_index:
                 fixed[self.problem.broker_index[broker]] += self.problem.served(partition)
-        size = [self.problem.served(tp) for each in self.classes for tp in each.partitions]
-        chosen = [each.brokers[each.choice.chosen] for each in self.classes]
+        size = [
+            self.problem.served(tp) for topic_class in self.classes for tp in topic_class.partitions
+        ]
+        chosen = [topic_class.brokers[topic_class.choice.chosen] for topic_class in self.classes]
         return fixed, np.array(size, np.int64), np.concatenate([np.zeros(0, np.int64), *chosen])
 
     def heaviest_broker(self) -> float:
@@ -486,12 +493,12 @@ class Search:
         room = limit - fixed
         after = keep_byte_limit(relaxed, chosen, size, room)
         of_classes = np.split(
-            after, np.cumsum([len(each.partitions) for each in self.classes])[:-1]
+            after, np.cumsum([len(topic_class.partitions) for topic_class in self.classes])[:-1]
         )
         self.choose(
             [
-                np.searchsorted(each.brokers, leaders)
-                for each, leaders in zip(self.classes, of_classes, strict=True)
+                np.searchsorted(topic_class.brokers, leaders)
+                for topic_class, leaders in zip(self.classes, of_classes, strict=True)
             ]
         )
         left = -byte_excess(after, size, room)
@@ -503,9 +510,9 @@ class Search:
         """Return the replicas of each movable partition, the chosen leader first."""
         ids = list(self.problem.broker_index)
         order = {}
-        for each in self.classes:
-            leaders = each.brokers[each.choice.chosen].tolist()
-            for partition, number in zip(each.partitions, leaders, strict=True):
+        for topic_class in self.classes:
+            leaders = topic_class.brokers[topic_class.choice.chosen].tolist()
+            for partition, number in zip(topic_class.partitions, leaders, strict=True):
                 others = (b for b in self.problem.view.replicas[partition] if b != ids[number])
                 order[partition] = (ids[number], *others)
         return dict(sorted(order.items()))
