@@ -26,8 +26,9 @@ squared loads is 2 2 2; two replicas have to be copied, from broker 0 to broker 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -176,16 +177,13 @@ def read_problem(
     for row, brokers in enumerate(rows):
         for slot, broker in enumerate(brokers):
             held[row, slot] = number.get(broker, -1)
-    base, base_leaders = np.zeros(len(staying), np.int64), np.zeros(len(staying), np.int64)
-    if len(partitions) < len(view.replicas):
-        planned = set(partitions)
-        for partition, brokers in view.replicas.items():
-            if partition in planned:
-                continue
-            for slot, broker in enumerate(brokers):
-                if broker in number:
-                    base[number[broker]] += 1
-                    base_leaders[number[broker]] += slot == 0
+    planned = set(partitions)
+    others = [row for partition, row in view.replicas.items() if partition not in planned]
+
+    def loads(brokers: Iterable[int]) -> IntArray:
+        staying_numbers = [number[broker] for broker in brokers if broker in number]
+        return np.bincount(staying_numbers, minlength=len(number))
+
     return ReassignmentProblem(
         brokers=tuple(staying),
         racks=paths,
@@ -193,8 +191,8 @@ def read_problem(
         held=held,
         leader=held[:, 0],
         replicas=replicas,
-        base=base,
-        base_leaders=base_leaders,
+        base=loads(chain.from_iterable(others)),
+        base_leaders=loads(row[0] for row in others if row),
     )
 
 
