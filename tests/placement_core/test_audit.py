@@ -143,7 +143,15 @@ FAULTS: dict[str, tuple[ClusterView, dict[str, Any], list[str]]] = {
             "warning, rack a: its loss leaves partition 0 of t without any replica: spread",
         ],
     ),
-    # It is not lost with its rack once more.
+    # It is not lost with a rack once more.
+    "no replica in sync": (
+        changed(),
+        {"in_sync": in_sync(0)},
+        [
+            "critical, t: partition 0 with fewer in-sync replicas than min.insync.replicas=1",
+            "warning, t: partition 0 with replicas that are not in sync",
+        ],
+    ),
     "no leader and one replica": (
         changed(leaders={0: None}),
         {"in_sync": in_sync(1), "min_isr": 2},
