@@ -142,16 +142,18 @@ def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> No
     while True:
         inner = exchange.costs()
         cost = _joined(exchange, load_costs, inner)
+        cycles = negative_cycles(cost)
+        if not cycles:
+            return
         # Computing the matrix of moves takes most of the time, and a cycle changes little of it. So
         # it is used on, without the arcs that turn out to be gone; new arcs are left to the next
         # pass.
         left, any_moved = inner.copy(), False
-        while cycles := negative_cycles(_joined(exchange, load_costs, left)):
+        while cycles:
             for cycle in cycles:
                 any_moved |= _cancel(exchange, load_costs, left, cycle)
+            cycles = negative_cycles(_joined(exchange, load_costs, left))
         if not any_moved:
-            if not negative_cycles(cost):
-                return
             # A cycle that needs one partition for two of its arcs may be infeasible. A cycle with
             # the fewest arcs never is.
             any_moved = _cancel(exchange, load_costs, inner, fewest_arcs(cost))
