@@ -396,27 +396,17 @@ class _Check(NamedTuple):
 
 
 _CHECKS = (
-    _Check(
-        Severity.CRITICAL,
-        Kind.OFFLINE,
-        lambda layout, partition: partition not in layout.leaders,
-        _offline,
-    ),
+    _Check(Severity.CRITICAL, Kind.OFFLINE, lambda layout, p: p not in layout.leaders, _offline),
     _Check(
         Severity.CRITICAL,
         Kind.BELOW_MIN_IN_SYNC,
-        lambda layout, partition: (
-            partition in layout.leaders
-            and len(layout.in_sync[partition]) < layout.min_isr[partition.topic]
-        ),
+        lambda layout, p: p in layout.leaders and len(layout.in_sync[p]) < layout.min_isr[p.topic],
         _below_min_isr,
     ),
     _Check(
         Severity.WARNING,
         Kind.UNDER_REPLICATED,
-        lambda layout, partition: (
-            len(layout.in_sync[partition]) < len(layout.view.replicas[partition])
-        ),
+        lambda layout, p: len(layout.in_sync[p]) < len(layout.view.replicas[p]),
         lambda layout, partitions: (
             f"with replicas that are not in sync: {_remedy(layout, partitions)}"
         ),
@@ -425,15 +415,13 @@ _CHECKS = (
     _Check(
         Severity.WARNING,
         Kind.PLACEHOLDERS,
-        lambda layout, partition: layout.missing_replicas(partition) > 0,
+        lambda layout, p: layout.missing_replicas(p) > 0,
         _with_placeholders,
     ),
     _Check(
         Severity.NOTICE,
         Kind.NOT_PREFERRED,
-        lambda layout, partition: (
-            layout.view.leader(partition) not in (None, *layout.view.replicas[partition][:1])
-        ),
+        lambda layout, p: layout.view.leader(p) not in (None, *layout.view.replicas[p][:1]),
         _led_by_another,
     ),
 )
@@ -444,19 +432,18 @@ _CHECKS = (
 
 def _failure_domains(layout: _Layout) -> dict[str, frozenset[int]]:
     """Return the brokers of each rack and of each node above, without nodes that have all."""
-    domains: dict[str, set[int]] = {}
+    domains: dict[RackPath, set[int]] = {}
     name_of: dict[RackPath, str] = {}
     for broker, rack in layout.racks.items():
-        path = parse_rack(rack) if rack is not None else None
-        for level in range(1, len(path or ()) + 1):
-            assert path is not None
-            assert rack is not None
-            name = "/" + "/".join(path[:level]) if rack.startswith("/") else rack
-            domains.setdefault(name_of.setdefault(path[:level], name), set()).add(broker)
+        path = parse_rack(rack) or ()
+        for level in range(1, len(path) + 1):
+            node = path[:level]
+            domains.setdefault(node, set()).add(broker)
+            name_of.setdefault(node, "/" + "/".join(node) if f"{rack}".startswith("/") else path[0])
     return {
-        name: frozenset(domains[name])
-        for name in sorted(domains)
-        if len(domains[name]) < len(layout.racks)
+        name: frozenset(domains[node])
+        for node, name in sorted(name_of.items(), key=lambda item: item[1])
+        if len(domains[node]) < len(layout.racks)
     }
 
 
@@ -553,35 +540,32 @@ def _rack_counts(brokers: Iterable[BrokerCounts]) -> tuple[RackCounts, ...]:
     return tuple(
         RackCounts(
             rack,
-            len(inside),
-            sum(broker.replicas for broker in inside),
-            sum(broker.leaders for broker in inside),
-            sum(broker.preferred for broker in inside),
+            len(by_rack[rack]),
+            sum(broker.replicas for broker in by_rack[rack]),
+            sum(broker.leaders for broker in by_rack[rack]),
+            sum(broker.preferred for broker in by_rack[rack]),
         )
-        for rack, inside in sorted(
-            by_rack.items(), key=lambda item: (item[0] is None, item[0] or "")
-        )
+        for rack in sorted(by_rack, key=lambda rack: (rack is None, rack or ""))
     )
 
 
 def _uneven_racks(
     layout: _Layout, racks: Collection[RackCounts], tolerance: float
 ) -> Iterator[Finding]:
-    basis = "that a rack of its size has in an even layout"
     sizes = {each.rack: each.brokers for each in racks}
-    replicas = {each.rack: each.replicas for each in racks}
-    for rack, fair in _fair_shares(sum(replicas.values()), sizes, _replica_bounds(layout)).items():
-        if _is_off(replicas[rack], fair, tolerance, sizes[rack]):
-            message = f"{replicas[rack]} replicas instead of {fair:.0f} {basis}: {_REASSIGN}"
-            yield Finding(Severity.WARNING, Kind.UNEVEN_REPLICAS, _rack_name(rack), message)
-    leaders = {each.rack: each.leaders for each in racks}
-    for rack, fair in _fair_shares(sum(leaders.values()), sizes, {}).items():
-        if _is_off(leaders[rack], fair, tolerance, sizes[rack]):
-            message = (
-                f"{leaders[rack]} leaders instead of {fair:.0f} {basis}: leave it if the consumers "
-                f"are there, else {_LEADER_LAYOUT}"
-            )
-            yield Finding(Severity.NOTICE, Kind.UNEVEN_LEADERS, _rack_name(rack), message)
+    unless_intended = f"leave it if the consumers are there, else {_LEADER_LAYOUT}"
+    for severity, kind, what, bounds, remedy in (
+        (Severity.WARNING, Kind.UNEVEN_REPLICAS, "replicas", _replica_bounds(layout), _REASSIGN),
+        (Severity.NOTICE, Kind.UNEVEN_LEADERS, "leaders", {}, unless_intended),
+    ):
+        loads: dict[str | None, int] = {each.rack: getattr(each, what) for each in racks}
+        for rack, fair in _fair_shares(sum(loads.values()), sizes, bounds).items():
+            if _is_off(loads[rack], fair, tolerance, sizes[rack]):
+                message = (
+                    f"{loads[rack]} {what} instead of {fair:.0f} that a rack of its size has in an "
+                    f"even layout: {remedy}"
+                )
+                yield Finding(severity, kind, _rack_name(rack), message)
 
 
 def _uneven_brokers(
@@ -590,14 +574,16 @@ def _uneven_brokers(
     totals = {each.rack: each for each in racks}
     for broker in brokers:
         total = totals[broker.rack]
-        basis = f"that the brokers of {_rack_name(broker.rack)} have on average"
-        for kind, what, load, of_rack, remedy in (
-            (Kind.UNEVEN_REPLICAS, "replicas", broker.replicas, total.replicas, _REASSIGN),
-            (Kind.UNEVEN_LEADERS, "leaders", broker.leaders, total.leaders, _LEADER_LAYOUT),
+        for kind, what, remedy in (
+            (Kind.UNEVEN_REPLICAS, "replicas", _REASSIGN),
+            (Kind.UNEVEN_LEADERS, "leaders", _LEADER_LAYOUT),
         ):
-            fair = of_rack / total.brokers
+            load, fair = getattr(broker, what), getattr(total, what) / total.brokers
             if _is_off(load, fair, tolerance, 1):
-                message = f"{load} {what} instead of {fair:.0f} {basis}: {remedy}"
+                message = (
+                    f"{load} {what} instead of {fair:.0f} that the brokers of "
+                    f"{_rack_name(broker.rack)} have on average: {remedy}"
+                )
                 yield Finding(Severity.WARNING, kind, f"broker {broker.id}", message)
 
 

@@ -25,9 +25,8 @@ negative. Adding units along a shortest path keeps it so: such a cycle would hav
 arc of the path, and would have made a shorter path before. When all units are sent, the flow is an
 optimum.
 
-How it is checked. Linear duality gives a lower bound on the cost of any solution from the solver's
-final distances. If bound and cost agree, the solution is proved optimal without trusting how it was
-found. The assignors report that bound with each plan.
+The assignors report with each plan a lower bound that does not trust this argument
+(:meth:`~placement_core.flow.network.Network.lower_bound`).
 
 Layouts start from a feasible choice, the present one, and improve it by canceling negative cycles
 in a graph of brokers (:mod:`~placement_core.flow.cycle_canceling`).

@@ -41,13 +41,14 @@ def crossing_costs(level_scales: Sequence[int], max_weight: int) -> CostArray:
     ``level_scales`` are the factors of the levels, narrowest first. The array is int64 if
     ``max_weight`` times the highest cost stays below :data:`MAX_INT64_COST`, else Python integers.
     """
-    costs: CostArray = np.cumsum(np.array([0, *level_scales], object))
-    return costs.astype(np.int64) if costs[-1] * max_weight < MAX_INT64_COST else costs
+    return as_int64(np.cumsum(np.array([0, *level_scales], object)), max_weight)
 
 
-def as_int64(costs: CostArray) -> CostArray:
-    """Return ``costs`` (Python integers) as int64 if all are below :data:`MAX_INT64_COST`."""
-    return costs.astype(np.int64) if max(costs, default=0) < MAX_INT64_COST else costs
+def as_int64(costs: CostArray, max_weight: int = 1) -> CostArray:
+    """Return ``costs`` (Python integers) as int64 if all, ``max_weight`` times, are below
+    :data:`MAX_INT64_COST`."""
+    fits = max(costs, default=0) * max_weight < MAX_INT64_COST
+    return costs.astype(np.int64) if fits else costs
 
 
 def filler_arcs(

@@ -134,56 +134,47 @@ def _level_once(exchange: ExchangeGraph, cost: IntArray, above: IntArray, below:
     return any_moved
 
 
-def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> int:
-    """Change ``exchange`` into a choice of minimum cost; return the number of units moved.
+def cancel_negative_cycles(exchange: ExchangeGraph, load_costs: LoadCosts) -> None:
+    """Change ``exchange`` into a choice of minimum cost.
 
     Raises SolverLimitError if costs add up beyond int64.
     """
-    moved = 0
     while True:
         inner = exchange.costs()
-        cost = _joined(inner, exchange.cost_scale, load_costs.costs(exchange.loads))
-        if not negative_cycles(cost):
-            return moved
-        in_pass = _cancel_pass(exchange, load_costs, inner.copy())
-        if not in_pass:
+        cost = _joined(exchange, load_costs, inner)
+        cycles = negative_cycles(cost)
+        if not cycles:
+            return
+        # Computing the matrix of moves takes most of the time, and a cycle changes little of it. So
+        # it is used on, without the arcs that turn out to be gone; new arcs are left to the next
+        # pass.
+        left, any_moved = inner.copy(), False
+        while cycles:
+            for cycle in cycles:
+                any_moved |= _cancel(exchange, load_costs, left, cycle)
+            cycles = negative_cycles(_joined(exchange, load_costs, left))
+        if not any_moved:
             # A cycle that needs one partition for two of its arcs may be infeasible. A cycle with
             # the fewest arcs never is.
-            in_pass = _cancel(exchange, load_costs, inner, fewest_arcs(cost))
-            assert in_pass, "a negative cycle that cannot be carried out"
-        moved += in_pass
+            any_moved = _cancel(exchange, load_costs, inner, fewest_arcs(cost))
+            assert any_moved, "a negative cycle that cannot be carried out"
 
 
-def _joined(inner: IntArray, scale: int, load_costs: IntArray) -> IntArray:
-    """Return the whole graph: the costs of loads, and the moves between brokers over them."""
-    cost = load_costs.copy()
+def _joined(exchange: ExchangeGraph, load_costs: LoadCosts, inner: IntArray) -> IntArray:
+    """Return the whole graph: the costs of loads, and the moves ``inner`` between brokers."""
+    cost = load_costs.costs(exchange.loads)
     brokers = len(inner)
     exists = inner < INF
-    cost[:brokers, :brokers][exists] = inner[exists] * scale
+    cost[:brokers, :brokers][exists] = inner[exists] * exchange.cost_scale
     return cost
-
-
-def _cancel_pass(exchange: ExchangeGraph, load_costs: LoadCosts, inner: IntArray) -> int:
-    """Cancel cycles for as long as ``inner`` shows any; return the number of units moved.
-
-    Computing that matrix takes most of the time, and a cycle changes little of it. So it is used
-    on, without the arcs that turn out to be gone; new arcs are left to the next pass.
-    """
-    moved = 0
-    while cycles := negative_cycles(
-        _joined(inner, exchange.cost_scale, load_costs.costs(exchange.loads))
-    ):
-        for cycle in cycles:
-            moved += _cancel(exchange, load_costs, inner, cycle)
-    return moved
 
 
 def _cancel(
     exchange: ExchangeGraph, load_costs: LoadCosts, inner: IntArray, cycle: list[int]
-) -> int:
-    """Carry ``cycle`` out as often as it pays; return the number of units moved.
+) -> bool:
+    """Carry ``cycle`` out as often as it pays and partitions permit; return whether that is ever.
 
-    If it cannot be carried out at all, the arc that failed is removed from ``inner``.
+    If it is not, the arc that failed is removed from ``inner``.
     """
     brokers = len(inner)
     arcs = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
@@ -192,13 +183,21 @@ def _cancel(
     own_cost = sum(cost for _, _, cost in steps) * exchange.cost_scale
     times = _repetitions(exchange, load_costs, steps, load_arcs, own_cost)
     while times:
-        failed, found = _carry_out(exchange, steps, times)
-        if failed is None:
-            return times * len(steps)
-        if not found:
-            inner[failed] = INF
-        times = found
-    return 0
+        done: list[tuple[IntArray, int, int]] = []
+        for u, v, cost in steps:
+            found = exchange.find(u, v, cost, times)
+            if len(found) < times:
+                break
+            exchange.apply(found, u, v)
+            done.append((found, u, v))
+        else:
+            return True
+        for partitions, source, target in reversed(done):
+            exchange.apply(partitions, target, source)
+        if not len(found):
+            inner[u, v] = INF
+        times = len(found)
+    return False
 
 
 def _repetitions(
@@ -230,25 +229,6 @@ def _repetitions(
         middle = (low + high) // 2
         low, high = (middle, high) if pays(middle) else (low, middle)
     return low
-
-
-def _carry_out(
-    exchange: ExchangeGraph, steps: list[tuple[int, int, int]], times: int
-) -> tuple[tuple[int, int] | None, int]:
-    """Move ``times`` units along each step and return (None, times).
-
-    If a step has fewer, leave everything as it was and return that step and how many it has.
-    """
-    done: list[tuple[IntArray, int, int]] = []
-    for u, v, cost in steps:
-        found = exchange.find(u, v, cost, times)
-        if len(found) < times:
-            for partitions, source, target in reversed(done):
-                exchange.apply(partitions, target, source)
-            return (u, v), len(found)
-        exchange.apply(found, u, v)
-        done.append((found, u, v))
-    return None, times
 
 
 def negative_cycles(cost: IntArray) -> list[list[int]]:

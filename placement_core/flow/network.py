@@ -60,9 +60,8 @@ In the example::
     1      cost 1     leader a -> hub a -> m1: 2 units;  leader b -> hub b -> m2: 1 unit
     2      cost 0     filler -> m2: 1 unit
 
-Every push is along a shortest path, so the residual network never has a cycle of negative cost, and
-the flow has the minimum cost among all that send as much from each class. That holds for any order
-of classes; fillers come last, when they find the gaps where they are.
+Why that is exact is in :mod:`placement_core.flow`. It holds for any order of classes; fillers come
+last, when they find the gaps where they are.
 
 Proof of optimality. :meth:`Network.lower_bound` does not rest on how the solution was found, but on
 linear duality. Whatever price every node has, no solution costs less than::
@@ -151,29 +150,19 @@ class Network:
         self._first_member = self._first_hub + hubs
         self._nodes = self._first_member + members
         member_node = np.arange(self._first_member, self._nodes)
-        fillers_class = np.full(len(filler_member), len(supply))
-        tail = np.concatenate(
-            (arc_class, direct_class, fillers_class, member_hub + self._first_hub)
-        )
-        head = np.concatenate(
+        unlimited, no_cost = np.full(len(arc_class), UNLIMITED), np.zeros(members, np.int64)
+        arcs = (
+            (arc_class, arc_hub + self._first_hub, unlimited, hub_cost),
+            (direct_class, direct_member + self._first_member, direct_capacity, direct_cost),
             (
-                arc_hub + self._first_hub,
-                direct_member + self._first_member,
+                np.full(len(filler_member), len(supply)),
                 filler_member + self._first_member,
-                member_node,
-            )
-        )
-        cost: CostArray = np.concatenate(
-            (hub_cost, direct_cost, filler_cost, np.zeros(members, np.int64))
-        )
-        capacity = np.concatenate(
-            (
-                np.full(len(arc_class), UNLIMITED),
-                direct_capacity,
                 filler_capacity,
-                np.full(members, UNLIMITED),
-            )
+                filler_cost,
+            ),
+            (member_hub + self._first_hub, member_node, np.full(members, UNLIMITED), no_cost),
         )
+        tail, head, capacity, cost = map(np.concatenate, zip(*arcs, strict=True))
         max_cost = int(cost.max(initial=0))
         assert cost.min(initial=0) >= 0, "a negative cost: one that did not fit into int64"
         assert max(int(self.supply.sum()), int(demand.sum())) < _MAX_UNITS
@@ -259,7 +248,9 @@ class Network:
                 targets = self.unmet.nonzero()[0] + self._first_member
                 distance = self._distances(arcs, targets)
                 if (distance[sources] >= self._infinity).all():
-                    reached = self._reached(self._tail[arcs], self._head[arcs], sources)
+                    reached = (
+                        self._arcs_from(sources, self._tail[arcs], self._head[arcs]) < self._nodes
+                    )
                     self.min_cut = reached[: self._first_hub - 1], reached[self._first_member :]
                     return self
                 to_go = distance[self._head[arcs]]
@@ -272,36 +263,24 @@ class Network:
         return self
 
     def _distances(self, arcs: IntArray, targets: IntArray) -> CostArray:
-        """Return the distance of every node to the nearest target: Bellman-Ford, layer by layer.
+        """Return the distance of every node to the nearest target: Bellman-Ford.
 
         ``arcs`` are those that can take units. What reaches no target is ``_infinity`` away.
         """
         distance: CostArray = np.full(self._nodes, self._infinity, self._cost.dtype)
         distance[targets] = 0
         runs = Segments.of(self._tail[arcs])
-        layers = []
-        first, classes, hubs = 0, *np.searchsorted(runs.keys, (self._first_hub, self._first_member))
-        starts = np.append(runs.starts, len(arcs))
-        for begin, end in ((classes, hubs), (first, classes), (hubs, len(runs.keys))):
-            if begin < end:
-                of_layer = arcs[starts[begin] : starts[end]]
-                layers.append(
-                    (
-                        runs.keys[begin:end],
-                        self._head[of_layer],
-                        self._cost[of_layer],
-                        starts[begin:end] - starts[begin],
-                    )
-                )
+        head, cost = self._head[arcs], self._cost[arcs]
         for _ in range(self._nodes + 2):
-            before = distance.copy()
-            for tails, heads, costs, layer_starts in layers:
-                nearest = np.minimum.reduceat(distance[heads] + costs, layer_starts)
-                distance[tails] = np.minimum(distance[tails], nearest)
-            # A path to a node that reaches no target: any other path is shorter.
-            distance[distance > self._infinity // 2] = self._infinity
-            if (distance == before).all():
+            if not len(arcs):
                 return distance
+            nearest = np.minimum.reduceat(distance[head] + cost, runs.starts)
+            # A path to a node that reaches no target: any other path is shorter.
+            nearest[nearest > self._infinity // 2] = self._infinity
+            nearest = np.minimum(distance[runs.keys], nearest)
+            if (distance[runs.keys] == nearest).all():
+                return distance
+            distance[runs.keys] = nearest
         raise AssertionError("a cycle of negative cost in the residual network")
 
     def _fill_directly(self, arcs: IntArray, sources: IntArray) -> None:
@@ -368,10 +347,10 @@ class Network:
             return
         arcs = arcs[self._capacity[arcs] > 0]
         tail, head = self._tail[arcs], self._head[arcs]
-        arcs_left = _fewest_arcs(tail, head, unmet > 0)
+        arcs_left = self._arcs_from(unmet.nonzero()[0], head, tail)
         fewest = arcs_left[tail] == arcs_left[head] + 1
         arcs, tail, head = arcs[fewest], tail[fewest], head[fewest]
-        useful = self._reached(tail, head, sources)[tail].nonzero()[0]
+        useful = (self._arcs_from(sources, tail, head)[tail] < self._nodes).nonzero()[0]
         # The heads with most unmet demand are tried first.
         order = useful[np.lexsort((-unmet[head[useful]], tail[useful]))]
         arcs, tail = arcs[order], tail[order]
@@ -388,15 +367,21 @@ class Network:
         self._send(arcs, self._capacity[arcs] - np.array(capacity, np.int64))
         self.unmet = np.array(demand[self._first_member :], np.int64)
 
-    def _reached(self, tail: IntArray, head: IntArray, sources: IntArray) -> NDArray[np.bool_]:
-        """Return flags of the nodes that arcs lead to from ``sources``, and of the sources."""
-        reached = np.zeros(self._nodes, bool)
-        reached[sources] = True
-        while (onward := reached[tail]).any():
-            reached[head[onward]] = True
-            remaining = ~onward & ~reached[head]
-            tail, head = tail[remaining], head[remaining]
-        return reached
+    def _arcs_from(self, start: IntArray, tail: IntArray, head: IntArray) -> IntArray:
+        """Return the number of arcs from the nearest of the nodes ``start`` to every node.
+
+        A node that cannot be reached has the number of all nodes.
+        """
+        count = np.full(self._nodes, self._nodes)
+        count[start] = 0
+        for arcs in range(self._nodes):
+            onward = count[tail] == arcs
+            if not onward.any():
+                break
+            reached = head[onward]
+            count[reached] = np.minimum(count[reached], arcs + 1)
+            tail, head = tail[~onward], head[~onward]
+        return count
 
 
 def _push(
@@ -446,19 +431,6 @@ def _push(
             node = tail[path.pop()]
         pushed.append(amount - left)
     return pushed
-
-
-def _fewest_arcs(tail: IntArray, head: IntArray, targets: NDArray[np.bool_]) -> IntArray:
-    """Return the number of arcs to the nearest target; that of all nodes if there is none."""
-    nodes = len(targets)
-    fewest = np.where(targets, 0, nodes)
-    for arcs in range(1, nodes):
-        leads_there = (fewest[head] == arcs - 1) & (fewest[tail] > arcs)
-        if not leads_there.any():
-            break
-        fewest[tail[leads_there]] = arcs
-        tail, head = tail[~leads_there], head[~leads_there]
-    return fewest
 
 
 def _granted(budget: IntArray, keys: IntArray, requests: IntArray) -> IntArray:

@@ -20,7 +20,7 @@ Source: M. Fisher, *The Lagrangian Relaxation Method for Solving Integer Program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +69,12 @@ class Relaxation:
     room: IntArray | None
     served: tuple[IntArray, IntArray] | None = None
 
+    def quota_arrays(self) -> Iterator[IntArray]:
+        """Yield the lowest quotas, the highest, and the other leaders: ``[quota, rack]`` each."""
+        for name in ("low", "high", "other_leaders"):
+            rows = [getattr(quotas, name) for quotas in self.quotas]
+            yield np.array(rows, np.int64).reshape(-1, self.rack_slots)
+
     def lower_bound(self, cost: int) -> float:
         """Return a lower bound of the weight across racks; ``cost`` is that of a known layout."""
         exists = self.brokers >= 0
@@ -76,12 +82,7 @@ class Relaxation:
         own = np.where(exists, self.own_cost, np.inf)
         every = np.arange(len(own))
         weight = np.array([float(each.weight) for each in self.quotas]).reshape(-1, 1)
-        low, high, others = (
-            np.array([getattr(each, field) for each in self.quotas], float).reshape(
-                len(self.quotas), self.rack_slots
-            )
-            for field in ("low", "high", "other_leaders")
-        )
+        low, high, others = (each.astype(float) for each in self.quota_arrays())
         rest = np.array([float(q.partitions - q.low.sum()) for q in self.quotas]).reshape(-1, 1)
         counts = self.reads.astype(float)
         price = np.zeros_like(low)

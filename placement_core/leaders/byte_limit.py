@@ -90,10 +90,7 @@ def _move_singly(
 def _exchange_costs(problem: Relaxation, counts: IntArray) -> IntArray:
     """Return ``[class, from, to]``: what is read across more if a leader changes its rack."""
     quotas, racks = problem.quotas, problem.rack_slots
-    low, high, others = (
-        np.array([getattr(each, name) for each in quotas], np.int64).reshape(-1, racks)
-        for name in ("low", "high", "other_leaders")
-    )
+    low, high, others = problem.quota_arrays()
     leaders = problem.reads.T.astype(np.int64) @ counts + others
     surplus, shortage = np.maximum(leaders - high, 0), np.maximum(low - leaders, 0)
     after = [

@@ -53,13 +53,7 @@ from placement_core.leaders.model import (
     Locality,
     WriterDemand,
 )
-from placement_core.leaders.problem import (
-    LeaderCosts,
-    LeaderProblem,
-    Quotas,
-    RankScales,
-    leader_limits,
-)
+from placement_core.leaders.problem import LeaderCosts, LeaderProblem, RankScales
 from placement_core.leaders.search import LeaderChoice, best_leaders, set_initial_leaders
 from placement_core.leaders.unmet import local_reads, unmet_reads
 from placement_core.racks import DEFAULT_MAX_SHARE, nearest_groups, parse_rack
@@ -133,80 +127,64 @@ def plan_leaders(
     ``max_imbalance`` or ``max_byte_imbalance``, and if two readers or two writers have the same
     name.
     """
-    limits_given = {"max_imbalance": max_imbalance, "max_byte_imbalance": max_byte_imbalance}
-    for name, share in limits_given.items():
+    for name, share in (
+        ("max_imbalance", max_imbalance),
+        ("max_byte_imbalance", max_byte_imbalance),
+    ):
         if share is not None and not 0 <= share < float("inf"):
             raise InvalidOptionError(
                 f"{name} is {share!r}: give a share of the mean, 0 or more, such as 1.0"
             )
     problem = LeaderProblem.of(view, demands, assignments, writers, topics, levels)
-    classes = _topic_classes(problem, changes_first=bool(assignments))
-    per_broker = problem.preferred_leaders(problem.fixed)
-    for broker, count in (other_leaders or {}).items():
-        if broker in problem.broker_index:
-            per_broker[problem.broker_index[broker]] += count
-    per_rack = problem.fixed_leaders()
-    base = per_broker.copy()
-    for topic_class in classes:
-        _count(problem, topic_class, per_broker, per_rack, 1)
-    limit, limits = leader_limits(per_broker, max_imbalance)
-    present = [topic_class.choice.chosen.copy() for topic_class in classes]
-    proved = _improve(problem, classes, per_broker, per_rack, limits)
-    if _overlapping(classes) and (cost := _cost(problem, classes, per_rack)):
+    search = Search.of(problem, other_leaders or {}, changes_first=bool(assignments))
+    per_broker, per_quotas, classes = search.per_broker, search.per_quotas, search.classes
+    limit = None
+    if max_imbalance is not None and len(per_broker):
+        mean = int(per_broker.sum()) / len(per_broker)
+        limit = math.ceil(round(mean * (1 + max_imbalance), 6))
+        # A broker that has more may keep these.
+        search.limits = np.maximum(per_broker, limit)
+    present = search.chosen()
+    proved = search.improve()
+    if search.is_overlapping and (cost := search.cost()):
         # Leaders of several classes meet a common quota in many ways, and passes change one class
         # at a time: begin again with what concerns one class alone.
-        kept = [topic_class.choice.chosen.copy() for topic_class in classes]
-        _improve(problem, classes, per_broker, per_rack, limits, own_quotas=True)
-        proved_again = _improve(problem, classes, per_broker, per_rack, limits)
-        if _cost(problem, classes, per_rack) < cost:
+        kept = search.chosen()
+        search.improve(own_quotas=True)
+        proved_again = search.improve()
+        if search.cost() < cost:
             proved = proved_again
         else:
-            for topic_class, chosen in zip(classes, kept, strict=True):
-                _count(problem, topic_class, per_broker, per_rack, -1)
-                topic_class.choice.choose(chosen)
-                _count(problem, topic_class, per_broker, per_rack, 1)
+            search.choose(kept)
     # A broker at its limit keeps one class from what another uses.
-    independent = len(classes) < 2 or limits is None or not (per_broker >= limits).any()
+    independent = len(classes) < 2 or not search.full_brokers()
     if only_gains:
-        for topic_class, before in zip(classes, present, strict=True):
-            _revert_if_no_gain(problem, topic_class, before, per_broker, per_rack)
-    cost = _cost(problem, classes, per_rack)
-    room = None if limits is None else limits - base
-    relaxed = relaxation(problem, classes, room)
-    byte_room: IntArray | None = None
+        search.revert_without_gain(present)
+    relaxed = search.relaxation()
+    byte_room = None
     if max_byte_imbalance is not None:
-        for topic_class in classes:
-            _count(problem, topic_class, per_broker, per_rack, -1)
-        byte_room, relaxed = _limit_bytes(problem, classes, relaxed, max_byte_imbalance)
+        byte_room, relaxed = search.limit_bytes(relaxed, max_byte_imbalance)
         proved &= byte_room is None
-        for topic_class in classes:
-            _count(problem, topic_class, per_broker, per_rack, 1)
-        cost = _cost(problem, classes, per_rack)
-    exact = proved and independent and not _overlapping(classes)
+    cost = search.cost()
+    exact = proved and independent and not search.is_overlapping
     gap = 0.0
     if cost and not exact:
         gap = max(0.0, cost - relaxed.lower_bound(cost)) / max(1, problem.total_weight)
-    order = _order(problem, classes)
-    localities = [
-        Locality(demand.name, quotas.partitions, quotas.local(before), quotas.local(after))
-        for demand, quotas, before, after in zip(
-            demands, problem.quotas, problem.current_leaders(), per_rack, strict=False
-        )
-        if quotas
-    ]
-    current, leaders = view.leaders_or_preferred(), _leaders_after(view, order)
-    consumed = [
-        BytesAcross(
-            quotas.name,
-            quotas.size * quotas.partitions,
-            quotas.size * quotas.off_rack(before),
-            quotas.size * quotas.off_rack(after),
-        )
-        for quotas, before, after in zip(
-            problem.quotas[: len(demands)], problem.current_leaders(), per_rack, strict=False
-        )
-        if quotas
-    ]
+    order = search.order()
+    # Brokers will elect the chosen leaders, and keep the present ones of other partitions.
+    current = view.leaders_or_preferred()
+    leaders = {**current, **{tp: row[0] for tp, row in order.items()}}
+    localities, consumed = [], []
+    for quotas, before, after in zip(
+        problem.quotas[: problem.reader_quotas],
+        problem.leaders_of_quotas({tp: current.get(tp, -1) for tp in view.replicas}),
+        per_quotas,
+        strict=False,
+    ):
+        count, off = quotas.partitions, [quotas.off_rack(before), quotas.off_rack(after)]
+        localities.append(Locality(quotas.name, count, count - off[0], count - off[1]))
+        across = [quotas.size * off_rack for off_rack in off]
+        consumed.append(BytesAcross(quotas.name, quotas.size * count, *across))
     for assignment in assignments:
         reads = sum(
             max(1, len(assignment.readers(partition)))
@@ -214,20 +192,18 @@ def plan_leaders(
             if partition.topic in assignment.topics
         )
         if reads:
-            now = local_reads(view, assignment, current, levels)
-            then = local_reads(view, assignment, leaders, levels)
-            localities.append(
-                Locality(assignment.name, reads, sum(now.values()), sum(then.values()))
-            )
+            local = [local_reads(view, assignment, led, levels) for led in (current, leaders)]
+            counts = [sum(reads_of.values()) for reads_of in local]
+            localities.append(Locality(assignment.name, reads, *counts))
             read = view.replicas.keys() & {*assignment.racks, *assignment.shared}
             total = sum(map(assignment.weight, read))
             across = [
                 total
                 - sum(
                     assignment.weight(partition) * count / len(assignment.readers(partition))
-                    for partition, count in local.items()
+                    for partition, count in reads_of.items()
                 )
-                for local in (now, then)
+                for reads_of in local
             ]
             consumed.append(BytesAcross(assignment.name, total, *across))
     return LeaderLayout(
@@ -244,7 +220,7 @@ def plan_leaders(
             assignments,
             leaders,
             movable=frozenset(order),
-            full=_full_brokers(problem, per_broker, limits),
+            full=search.full_brokers(),
             fits=lambda partition, broker: (
                 byte_room is None
                 or problem.served(partition) <= byte_room[problem.broker_index[broker]]
@@ -253,142 +229,10 @@ def plan_leaders(
         ),
         leader_limit=limit,
         gap=0.0 if gap < NEGLIGIBLE_GAP else gap,
-        heaviest_broker=_over_mean(*_served(problem, classes)),
+        heaviest_broker=search.heaviest_broker(),
         consumed=tuple(consumed),
         produced=_produced(view, writers, (current, leaders), levels),
     )
-
-
-def _improve(
-    problem: LeaderProblem,
-    classes: Sequence[TopicClass],
-    per_broker: IntArray,
-    per_rack: Sequence[IntArray],
-    limits: IntArray | None,
-    *,
-    own_quotas: bool = False,
-) -> bool:
-    """Improve the classes in turn; return whether it is proved that no class alone can be.
-
-    With ``own_quotas``, once, and only by the quotas that a class shares with no other.
-    """
-    positions = Counter(n for topic_class in classes for n in topic_class.demands)
-    for _ in range(1 if own_quotas else MAX_PASSES):
-        changed = False
-        for topic_class in classes:
-            own = [n for n in topic_class.demands if positions[n] == 1]
-            if own_quotas and not own:
-                continue
-            _count(problem, topic_class, per_broker, per_rack, -1)
-            quotas = _quotas_without(problem, own if own_quotas else topic_class.demands, per_rack)
-            changed |= topic_class.improve(
-                problem.rack_of, problem.rack_slots, per_broker, limits, quotas
-            )
-            _count(problem, topic_class, per_broker, per_rack, 1)
-        if not changed or len(classes) == 1:
-            return all(topic_class.proved for topic_class in classes)
-    return False
-
-
-def _quotas_without(
-    problem: LeaderProblem, demands: Sequence[int], per_rack: Sequence[IntArray]
-) -> list[Quotas]:
-    """Return the quotas of ``demands``; ``per_rack`` has all other leaders."""
-    return [
-        quotas.with_other_leaders(per_rack[n]) for n in demands if (quotas := problem.quotas[n])
-    ]
-
-
-def _revert_if_no_gain(
-    problem: LeaderProblem,
-    topic_class: TopicClass,
-    before: IntArray,
-    per_broker: IntArray,
-    per_rack: Sequence[IntArray],
-) -> None:
-    """Restore the leaders ``before`` of a class if as much is local with them."""
-    _count(problem, topic_class, per_broker, per_rack, -1)
-    quotas = _quotas_without(problem, topic_class.demands, per_rack)
-    after = topic_class.choice.chosen
-    off_rack = []
-    for chosen in (before, after):
-        topic_class.choice.choose(chosen)
-        counts = np.zeros_like(per_broker)
-        counts[topic_class.brokers] = topic_class.choice.loads
-        leaders = problem.per_rack(counts)
-        off_rack.append(
-            topic_class.choice.total_off_rack()
-            + sum(each.weight * each.off_rack(leaders) for each in quotas)
-        )
-    if off_rack[0] <= off_rack[1]:
-        topic_class.choice.choose(before)
-    _count(problem, topic_class, per_broker, per_rack, 1)
-
-
-def _served(problem: LeaderProblem, classes: Sequence[TopicClass]) -> tuple[IntArray, ...]:
-    """Return what leaders serve: those of fixed partitions per broker, and those of ``classes``
-    per partition; and the leaders of these."""
-    fixed = np.zeros(len(problem.broker_index), np.int64)
-    for partition in problem.fixed:
-        leader = problem.broker_index.get(next(iter(problem.view.replicas[partition]), -1))
-        if leader is not None:
-            fixed[leader] += problem.served(partition)
-    size = [problem.served(partition) for each in classes for partition in each.partitions]
-    chosen = [each.brokers[each.choice.chosen] for each in classes]
-    none = np.zeros(0, np.int64)
-    return fixed, np.array(size, np.int64), np.concatenate([none, *chosen])
-
-
-def _over_mean(fixed: IntArray, size: IntArray, chosen: IntArray) -> float:
-    """Return the most that a broker serves, over the mean."""
-    np.add.at(fixed, chosen, size)
-    return int(fixed.max()) * len(fixed) / int(fixed.sum()) if fixed.any() else 0.0
-
-
-def _limit_bytes(
-    problem: LeaderProblem,
-    classes: Sequence[TopicClass],
-    relaxed: Relaxation,
-    max_byte_imbalance: float,
-) -> tuple[IntArray | None, Relaxation]:
-    """Keep the limit of what leaders on a broker serve.
-
-    Returns what each broker may serve beside its leaders (None if no leader had to move), and
-    ``relaxed`` with the limit, if it is kept.
-    """
-    fixed, size, chosen = _served(problem, classes)
-    if not len(fixed) or not len(size):
-        return None, relaxed
-    total = int(fixed.sum()) + int(size.sum())
-    limit = math.floor(Fraction(total, len(fixed)) * (1 + Fraction(str(max_byte_imbalance))))
-    room = limit - fixed
-    after = keep_byte_limit(relaxed, chosen, size, room)
-    start = 0
-    for each in classes:
-        of_class = after[start : start + len(each.partitions)]
-        each.choice.choose(np.searchsorted(each.brokers, of_class))
-        start += len(each.partitions)
-    left = -byte_excess(after, size, room)
-    if (left >= 0).all():
-        relaxed = replace(relaxed, served=(size, room))
-    return (left if (after != chosen).any() else None), relaxed
-
-
-def _leaders_after(
-    view: ClusterView, order: Mapping[TopicPartition, tuple[int, ...]]
-) -> dict[TopicPartition, int]:
-    """Return the leaders that brokers will elect: chosen ones, and present ones of the others."""
-    return {**view.leaders_or_preferred(), **{tp: row[0] for tp, row in order.items()}}
-
-
-def _full_brokers(
-    problem: LeaderProblem, per_broker: IntArray, limits: IntArray | None
-) -> frozenset[int]:
-    """Return the ids of the brokers that have as many leaders as they may have."""
-    if limits is None:
-        return frozenset()
-    ids = list(problem.broker_index)
-    return frozenset(ids[n] for n in np.flatnonzero(per_broker >= limits).tolist())
 
 
 @dataclass(slots=True)
@@ -396,15 +240,14 @@ class TopicClass:
     """Partitions that the same demands read, and their leaders.
 
     ``brokers`` are the numbers, in the whole cluster, of the brokers that hold a replica: those
-    that ``choice`` counts. ``demands`` are the positions of the demands. ``proved`` is whether the
-    leaders are proved optimal, given those of the other classes.
+    that ``choice`` counts. ``quotas`` are the positions of the quotas that count its partitions.
+    ``proved`` is whether the leaders are proved optimal, given those of the other classes.
     """
 
     partitions: Sequence[TopicPartition]
     brokers: IntArray
     choice: LeaderChoice
-    demands: tuple[int, ...]
-    changes_first: bool
+    quotas: tuple[int, ...]
     started: bool = False
     proved: bool = False
 
@@ -413,9 +256,7 @@ class TopicClass:
         cls,
         problem: LeaderProblem,
         partitions: Sequence[TopicPartition],
-        demands: tuple[int, ...],
-        *,
-        changes_first: bool,
+        quotas: tuple[int, ...],
     ) -> TopicClass:
         """Return the class with its present leaders.
 
@@ -437,135 +278,244 @@ class TopicClass:
         number_of[used] = np.arange(len(used))
         options = number_of[options]
         choice = LeaderChoice.of(options, options[:, 0], len(used), off_rack)
-        return cls(partitions, used, choice, demands, changes_first)
+        return cls(partitions, used, choice, quotas)
 
-    def improve(
-        self,
-        rack_of: IntArray,
-        rack_slots: int,
-        other_leaders: IntArray,
-        limits: IntArray | None,
-        demands: list[Quotas],
-    ) -> bool:
-        """Choose the best leaders, given all other ones; return whether any leader changed.
 
-        ``rack_of``, ``other_leaders`` and ``limits`` are per broker of the whole cluster;
-        ``demands`` are those of this class.
+@dataclass(slots=True)
+class Search:
+    """The classes with their leaders, and the leaders of all partitions in numbers.
+
+    Those that no quotas count are one class, the last. ``base`` and ``per_broker`` are leaders per
+    broker: those of partitions without a choice, and all. ``per_quotas`` are the leaders that each
+    quotas count, per rack. ``limits`` are the maximum leaders per broker; None: any number.
+    """
+
+    problem: LeaderProblem
+    classes: Sequence[TopicClass]
+    base: IntArray
+    per_broker: IntArray
+    per_quotas: Sequence[IntArray]
+    changes_first: bool
+    limits: IntArray | None = None
+
+    @classmethod
+    def of(
+        cls, problem: LeaderProblem, other_leaders: Mapping[int, int], *, changes_first: bool
+    ) -> Search:
+        """Return the present leaders; ``other_leaders`` as for :func:`plan_leaders`."""
+        by_quotas: dict[tuple[int, ...], list[TopicPartition]] = {}
+        for partition in problem.movable:
+            by_quotas.setdefault(problem.quotas_of[partition.topic], []).append(partition)
+        if not_counted := by_quotas.pop((), None):
+            by_quotas[()] = not_counted
+        base = np.zeros(len(problem.broker_index), np.int64)
+        for broker, count in [*Counter(problem.fixed.values()).items(), *other_leaders.items()]:
+            if broker in problem.broker_index:
+                base[problem.broker_index[broker]] += count
+        classes = [
+            TopicClass.of(problem, partitions, quotas) for quotas, partitions in by_quotas.items()
+        ]
+        per_quotas = problem.leaders_of_quotas(problem.fixed)
+        search = cls(problem, classes, base, base.copy(), per_quotas, changes_first)
+        for topic_class in classes:
+            search._count(topic_class, 1)
+        return search
+
+    def _count(self, topic_class: TopicClass, sign: int) -> None:
+        """Add (``sign`` 1) or subtract (-1) the leaders of a class."""
+        counts = np.zeros_like(self.per_broker)
+        counts[topic_class.brokers] = topic_class.choice.loads
+        self.per_broker += sign * counts
+        for n in topic_class.quotas:
+            self.per_quotas[n][:] += sign * self.problem.per_rack(counts)
+
+    @property
+    def is_overlapping(self) -> bool:
+        """Whether some quotas count topics of more than one class."""
+        positions = [n for topic_class in self.classes for n in topic_class.quotas]
+        return len(set(positions)) < len(positions)
+
+    def chosen(self) -> list[IntArray]:
+        """Return the leaders of each class."""
+        return [topic_class.choice.chosen.copy() for topic_class in self.classes]
+
+    def choose(self, chosen: Sequence[IntArray]) -> None:
+        """Replace the leaders of each class."""
+        for topic_class, leaders in zip(self.classes, chosen, strict=True):
+            self._choose(topic_class, leaders)
+
+    def _choose(self, topic_class: TopicClass, leaders: IntArray) -> None:
+        self._count(topic_class, -1)
+        topic_class.choice.choose(leaders)
+        self._count(topic_class, 1)
+
+    def cost(self) -> int:
+        """Return the integer weight across racks, without that of partitions without a choice."""
+        choices = [topic_class.choice for topic_class in self.classes]
+        own = sum(choice.total_off_rack() for choice in choices)
+        return own + self._cost_of(range(len(self.problem.quotas)))
+
+    def _cost_of(self, quotas: Iterable[int]) -> int:
+        return sum(
+            self.problem.quotas[n].weight * self.problem.quotas[n].off_rack(self.per_quotas[n])
+            for n in quotas
+        )
+
+    def full_brokers(self) -> frozenset[int]:
+        """Return the ids of the brokers that have as many leaders as they may have."""
+        if self.limits is None:
+            return frozenset()
+        ids = list(self.problem.broker_index)
+        return frozenset(ids[n] for n in np.flatnonzero(self.per_broker >= self.limits).tolist())
+
+    def improve(self, *, own_quotas: bool = False) -> bool:
+        """Improve the classes in turn; return whether it is proved that no class alone can be.
+
+        With ``own_quotas``, once, and only by the quotas that a class shares with no other.
         """
-        before = self.choice.chosen.copy()
-        base = other_leaders[self.brokers]
+        positions = Counter(n for topic_class in self.classes for n in topic_class.quotas)
+        for _ in range(1 if own_quotas else MAX_PASSES):
+            changed = False
+            for topic_class in self.classes:
+                own = [n for n in topic_class.quotas if positions[n] == 1]
+                if not own_quotas:
+                    changed |= self._improve_class(topic_class, topic_class.quotas)
+                elif own:
+                    changed |= self._improve_class(topic_class, own)
+            if not changed or len(self.classes) == 1:
+                return all(topic_class.proved for topic_class in self.classes)
+        return False
+
+    def _improve_class(self, topic_class: TopicClass, positions: Sequence[int]) -> bool:
+        """Choose the best leaders of a class by these quotas, given all other leaders.
+
+        Returns whether any leader changed.
+        """
+        self._count(topic_class, -1)
+        quotas = [self.problem.quotas[n].with_other_leaders(self.per_quotas[n]) for n in positions]
+        choice, brokers = topic_class.choice, topic_class.brokers
+        before, base = choice.chosen.copy(), self.per_broker[brokers]
         scales = RankScales.of(
-            len(self.brokers),
-            int(base.max()) + len(self.partitions),
+            len(brokers),
+            int(base.max()) + len(topic_class.partitions),
             changes_first=self.changes_first,
         )
-        limit = None if limits is None else limits[self.brokers]
-        self.choice.set_scales(scales)
-        costs = LeaderCosts(rack_of[self.brokers], base, scales, rack_slots, limit=limit)
-        if not self.started:
-            self.started = True
+        choice.set_scales(scales)
+        limit = None if self.limits is None else self.limits[brokers]
+        problem = self.problem
+        costs = LeaderCosts(problem.rack_of[brokers], base, scales, problem.rack_slots, limit=limit)
+        if not topic_class.started:
+            topic_class.started = True
             if self.changes_first:
-                self.choice.choose_cheapest()
-            if demands:
-                set_initial_leaders(self.choice, costs, demands)
+                choice.choose_cheapest()
+            if quotas:
+                set_initial_leaders(choice, costs, quotas)
             elif not self.changes_first:
-                level_loads(self.choice, base)
-            if limit is not None and not self.choice.relieve(limit - base):
-                self.choice.choose(before)
-        self.proved = best_leaders(self.choice, costs, demands)
-        return bool((self.choice.chosen != before).any())
+                level_loads(choice, base)
+            if limit is not None and not choice.relieve(limit - base):
+                choice.choose(before)
+        topic_class.proved = best_leaders(choice, costs, quotas)
+        self._count(topic_class, 1)
+        return bool((choice.chosen != before).any())
 
+    def revert_without_gain(self, before: Sequence[IntArray]) -> None:
+        """Restore the leaders ``before`` of each class with which as much is local."""
+        for topic_class, leaders in zip(self.classes, before, strict=True):
+            choice, after, costs = topic_class.choice, topic_class.choice.chosen, []
+            for chosen in (after, leaders):
+                self._choose(topic_class, chosen)
+                costs.append(choice.total_off_rack() + self._cost_of(topic_class.quotas))
+            if costs[1] > costs[0]:
+                self._choose(topic_class, after)
 
-def _topic_classes(problem: LeaderProblem, *, changes_first: bool) -> list[TopicClass]:
-    """Return the movable partitions by demands, those that no demand reads last."""
-    by_demands: dict[tuple[int, ...], list[TopicPartition]] = {}
-    for partition in problem.movable:
-        by_demands.setdefault(problem.demands_of[partition.topic], []).append(partition)
-    if unread := by_demands.pop((), None):
-        by_demands[()] = unread
-    return [
-        TopicClass.of(problem, partitions, demands, changes_first=changes_first)
-        for demands, partitions in by_demands.items()
-    ]
+    def relaxation(self) -> Relaxation:
+        """Return the problem for its bound."""
+        classes, quotas = self.classes, self.problem.quotas
+        slots = max((topic_class.choice.options.shape[1] for topic_class in classes), default=1)
+        class_of = np.repeat(
+            np.arange(len(classes)), [len(topic_class.partitions) for topic_class in classes]
+        )
+        brokers = np.full((len(class_of), slots), -1)
+        own_cost = np.zeros_like(brokers)
+        reads = np.zeros((len(classes), len(quotas)), bool)
+        for n, topic_class in enumerate(classes):
+            options = topic_class.choice.options
+            width = options.shape[1]
+            brokers[class_of == n, :width] = np.where(
+                options >= 0, topic_class.brokers[options], -1
+            )
+            own_cost[class_of == n, :width] = topic_class.choice.off_rack
+            reads[n, list(topic_class.quotas)] = True
+        fixed = self.problem.leaders_of_quotas(self.problem.fixed)
+        return Relaxation(
+            brokers,
+            own_cost,
+            self.problem.rack_of,
+            self.problem.rack_slots,
+            reads,
+            class_of,
+            [one.with_other_leaders(led) for one, led in zip(quotas, fixed, strict=True)],
+            None if self.limits is None else self.limits - self.base,
+        )
 
+    def _served(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return what leaders serve: those of fixed partitions per broker, and those of classes
+        per partition; and the leaders of these."""
+        fixed = np.zeros(len(self.base), np.int64)
+        for partition, broker in self.problem.fixed.items():
+            if broker in self.problem.broker_index:
+                fixed[self.problem.broker_index[broker]] += self.problem.served(partition)
+        size = [
+            self.problem.served(tp) for topic_class in self.classes for tp in topic_class.partitions
+        ]
+        chosen = [topic_class.brokers[topic_class.choice.chosen] for topic_class in self.classes]
+        return fixed, np.array(size, np.int64), np.concatenate([np.zeros(0, np.int64), *chosen])
 
-def _count(
-    problem: LeaderProblem,
-    topic_class: TopicClass,
-    per_broker: IntArray,
-    per_rack: Sequence[IntArray],
-    sign: int,
-) -> None:
-    """Add (``sign`` 1) or subtract (-1) the leaders of a class, in both arrays.
+    def heaviest_broker(self) -> float:
+        """Return the most that a broker serves, over the mean."""
+        served, size, chosen = self._served()
+        np.add.at(served, chosen, size)
+        return int(served.max()) * len(served) / int(served.sum()) if served.any() else 0.0
 
-    ``per_rack`` has an array per demand, of which those of the class change.
-    """
-    counts = np.zeros_like(per_broker)
-    counts[topic_class.brokers] = topic_class.choice.loads
-    per_broker += sign * counts
-    for n in topic_class.demands:
-        per_rack[n][:] += sign * problem.per_rack(counts)
+    def limit_bytes(
+        self, relaxed: Relaxation, max_byte_imbalance: float
+    ) -> tuple[IntArray | None, Relaxation]:
+        """Keep the limit of what leaders on a broker serve.
 
+        Returns what each broker may serve beside its leaders (None if no leader had to move), and
+        ``relaxed`` with the limit, if it is kept.
+        """
+        fixed, size, chosen = self._served()
+        if not len(fixed) or not len(size):
+            return None, relaxed
+        total = int(fixed.sum()) + int(size.sum())
+        limit = math.floor(Fraction(total, len(fixed)) * (1 + Fraction(str(max_byte_imbalance))))
+        room = limit - fixed
+        after = keep_byte_limit(relaxed, chosen, size, room)
+        of_classes = np.split(
+            after, np.cumsum([len(topic_class.partitions) for topic_class in self.classes])[:-1]
+        )
+        self.choose(
+            [
+                np.searchsorted(topic_class.brokers, leaders)
+                for topic_class, leaders in zip(self.classes, of_classes, strict=True)
+            ]
+        )
+        left = -byte_excess(after, size, room)
+        if (left >= 0).all():
+            relaxed = replace(relaxed, served=(size, room))
+        return (left if (after != chosen).any() else None), relaxed
 
-def _overlapping(classes: Sequence[TopicClass]) -> bool:
-    """Return whether a demand has topics in more than one class."""
-    positions = [n for topic_class in classes for n in topic_class.demands]
-    return len(set(positions)) < len(positions)
-
-
-def _order(
-    problem: LeaderProblem, classes: Sequence[TopicClass]
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of each movable partition, the chosen leader first."""
-    ids = list(problem.broker_index)
-    order = {}
-    for topic_class in classes:
-        chosen = topic_class.choice.chosen.tolist()
-        for partition, number in zip(topic_class.partitions, chosen, strict=True):
-            leader = ids[int(topic_class.brokers[number])]
-            behind = (b for b in problem.view.replicas[partition] if b != leader)
-            order[partition] = (leader, *behind)
-    return dict(sorted(order.items()))
-
-
-def _cost(
-    problem: LeaderProblem, classes: Sequence[TopicClass], per_rack: Sequence[IntArray]
-) -> int:
-    """Return the integer weight across racks, without that of partitions that have no choice."""
-    return sum(each.choice.total_off_rack() for each in classes) + sum(
-        quotas.weight * quotas.off_rack(leaders)
-        for quotas, leaders in zip(problem.quotas, per_rack, strict=True)
-        if quotas
-    )
-
-
-def relaxation(
-    problem: LeaderProblem, classes: Sequence[TopicClass], room: IntArray | None
-) -> Relaxation:
-    """Return the problem for its bound."""
-    slots = max((each.choice.options.shape[1] for each in classes), default=1)
-    rows = sum(len(each.partitions) for each in classes)
-    brokers, own_cost = np.full((rows, slots), -1), np.zeros((rows, slots), np.int64)
-    class_of = np.repeat(np.arange(len(classes)), [len(each.partitions) for each in classes])
-    reads = np.zeros((len(classes), len(problem.quotas)), bool)
-    for n, each in enumerate(classes):
-        width = each.choice.options.shape[1]
-        options = each.choice.options
-        brokers[class_of == n, :width] = np.where(options >= 0, each.brokers[options], -1)
-        own_cost[class_of == n, :width] = each.choice.off_rack
-        reads[n, list(each.demands)] = True
-    counted = [n for n, quotas in enumerate(problem.quotas) if quotas]
-    fixed = problem.fixed_leaders()
-    return Relaxation(
-        brokers,
-        own_cost,
-        problem.rack_of,
-        problem.rack_slots,
-        reads[:, counted],
-        class_of,
-        [q.with_other_leaders(f) for q, f in zip(problem.quotas, fixed, strict=True) if q],
-        room,
-    )
+    def order(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the replicas of each movable partition, the chosen leader first."""
+        ids = list(self.problem.broker_index)
+        order = {}
+        for topic_class in self.classes:
+            leaders = topic_class.brokers[topic_class.choice.chosen].tolist()
+            for partition, number in zip(topic_class.partitions, leaders, strict=True):
+                others = (b for b in self.problem.view.replicas[partition] if b != ids[number])
+                order[partition] = (ids[number], *others)
+        return dict(sorted(order.items()))
 
 
 def _produced(

@@ -38,7 +38,6 @@ leaders are. These costs, and those of changes, are the costs of moves between b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,7 +48,7 @@ from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError
 from placement_core.flow import INF, IntArray
 from placement_core.leaders.model import ConsumerDemand, CurrentAssignment, WriterDemand
-from placement_core.racks import RackPath, parse_rack
+from placement_core.racks import parse_rack
 
 MIN_WEIGHT_UNITS, MAX_WEIGHT_UNITS = 10_000, 1 << 40
 """The integer weight of the heaviest reader: as high as int64 permits, between these bounds. The
@@ -67,39 +66,40 @@ class LeaderProblem:
     rack_slots
         The length of arrays per rack (see :class:`Quotas`).
     quotas
-        Per demand, None for a demand without consumers or partitions; then per topic of rack-aware
-        writers.
+        Those of the demands with consumers and partitions, the first ``reader_quotas``; then those
+        of the topics of rack-aware writers.
     fixed_bytes
         Partition to the integer weight of what current assignments read and other writers write,
         by the number of their rack; -1 for racks without live brokers.
-    demands_of
+    quotas_of
         Topic to the positions of its quotas.
-    movable, fixed
-        Partitions whose leader is chosen, and all others.
+    movable
+        Partitions whose leader is chosen.
+    fixed
+        All others, each with the id of its preferred leader; -1 if its replica list is empty.
     """
 
     view: ClusterView
     broker_index: dict[int, int]
     rack_of: IntArray
     rack_slots: int
-    quotas: tuple[Quotas | None, ...]
+    quotas: tuple[Quotas, ...]
+    reader_quotas: int
     fixed_bytes: Mapping[TopicPartition, Mapping[int, int]]
-    demands_of: dict[str, tuple[int, ...]]
+    quotas_of: dict[str, tuple[int, ...]]
     movable: tuple[TopicPartition, ...]
-    fixed: tuple[TopicPartition, ...]
+    fixed: dict[TopicPartition, int]
 
     @property
     def total_weight(self) -> int:
         """The integer weight of all that is read and written."""
-        of_quotas = sum(quotas.weight * quotas.partitions for quotas in self.quotas if quotas)
+        of_quotas = sum(quotas.weight * quotas.partitions for quotas in self.quotas)
         return of_quotas + sum(sum(row.values()) for row in self.fixed_bytes.values())
 
     def served(self, partition: TopicPartition) -> int:
         """Return the integer weight of what is read from a partition and written to it."""
-        of_quotas = (self.quotas[n] for n in self.demands_of[partition.topic])
-        return sum(each.weight for each in of_quotas if each) + sum(
-            self.fixed_bytes.get(partition, {}).values()
-        )
+        of_quotas = sum(self.quotas[n].weight for n in self.quotas_of[partition.topic])
+        return of_quotas + sum(self.fixed_bytes.get(partition, {}).values())
 
     @classmethod
     def of(
@@ -115,20 +115,20 @@ class LeaderProblem:
         partitions: dict[str, list[TopicPartition]] = {}
         for partition in sorted(view.replicas):
             partitions.setdefault(partition.topic, []).append(partition)
-        known = partitions.keys()
-        _validate(
-            known,
-            [
-                [*(each.name for each in demands), *(each.name for each in assignments)],
-                [each.name for each in writers],
-            ],
-            topics,
-            levels,
+        if levels is not None and levels < 1:
+            raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
+        _require_distinct(
+            "readers", [*(each.name for each in demands), *(each.name for each in assignments)]
         )
+        _require_distinct("writers", [each.name for each in writers])
+        if missing := sorted(set(topics or ()) - partitions.keys()):
+            raise InvalidOptionError(
+                f"the cluster has no topic {', '.join(missing)}: check the names"
+            )
         paths = {broker: parse_rack(rack) for broker, rack in sorted(view.racks().items())}
         racks = sorted({path[:levels] for path in paths.values() if path is not None})
         rack_index = {rack: n for n, rack in enumerate(racks)}
-        broker_index = {broker: n for n, broker in enumerate(paths)}
+        rack_slots = len(racks) + 2
         written = [(each, each.by_partition(partitions)) for each in writers]
         heaviest = max(
             [demand.weight for demand in demands]
@@ -139,18 +139,13 @@ class LeaderProblem:
         units = weight_units(
             len(paths), len(view.replicas), len(demands) + len(assignments) + len(writers)
         )
-        quotas = [
-            Quotas.of(
-                demand,
-                racks,
-                levels,
-                sum(len(partitions.get(topic, ())) for topic in demand.topics),
-                scale_weight(demand.weight, heaviest, units),
-            )
-            for demand in demands
-        ]
-        topics_of_quotas = [demand.topics for demand in demands]
+        quotas: list[Quotas] = []
+        topics_of_quotas: list[Collection[str]] = []
         fixed_bytes: dict[TopicPartition, dict[int, int]] = {}
+
+        def scaled(weight: float) -> int:
+            """Return the weight as an integer: ``heaviest`` is ``units``, the others 1 or more."""
+            return max(1, round(weight / heaviest * units))
 
         def rack_number(rack: str | None) -> int:
             path = parse_rack(rack)
@@ -159,8 +154,18 @@ class LeaderProblem:
         def add_fixed(partition: TopicPartition, rack: str | None, amount: float) -> None:
             if amount > 0:
                 row, number = fixed_bytes.setdefault(partition, {}), rack_number(rack)
-                row[number] = row.get(number, 0) + scale_weight(amount, heaviest, units)
+                row[number] = row.get(number, 0) + scaled(amount)
 
+        for demand in demands:
+            count = sum(len(partitions.get(topic, ())) for topic in demand.topics)
+            consumers = np.zeros(rack_slots, np.int64)
+            for rack, number in demand.consumers.items():
+                consumers[rack_number(rack)] += number
+            if count and consumers.any():
+                weight = scaled(demand.weight)
+                quotas.append(Quotas.of(consumers, count, demand.name, demand.weight, weight))
+                topics_of_quotas.append(demand.topics)
+        reader_quotas = len(quotas)
         for assignment in assignments:
             for partition in (*assignment.racks, *assignment.shared):
                 if partition in view.replicas:
@@ -174,93 +179,70 @@ class LeaderProblem:
                         add_fixed(partition, rack, amount)
                 continue
             for topic in sorted({partition.topic for partition in rows}):
-                by_rack = np.zeros(len(racks) + 2)
+                count, by_rack = len(partitions[topic]), np.zeros(rack_slots)
                 for partition in partitions[topic]:
                     for rack, amount in rows.get(partition, {}).items():
                         by_rack[rack_number(rack)] += amount
                 if by_rack.any():
-                    size = float(by_rack.sum()) / len(partitions[topic])
-                    weight = scale_weight(size, heaviest, units)
-                    quotas.append(
-                        Quotas.of_writes(by_rack, len(partitions[topic]), writer.name, size, weight)
-                    )
-                    topics_of_quotas.append(frozenset((topic,)))
-        may_change = known if topics is None else topics
+                    size = float(by_rack.sum()) / count
+                    quotas.append(Quotas.of_writes(by_rack, count, writer.name, size, scaled(size)))
+                    topics_of_quotas.append((topic,))
         movable: list[TopicPartition] = []
-        fixed: list[TopicPartition] = []
+        fixed: dict[TopicPartition, int] = {}
         for partition, replicas in sorted(view.replicas.items()):
-            live = any(broker in broker_index for broker in replicas)
-            (movable if live and partition.topic in may_change else fixed).append(partition)
+            if (topics is None or partition.topic in topics) and not paths.keys().isdisjoint(
+                replicas
+            ):
+                movable.append(partition)
+            else:
+                fixed[partition] = next(iter(replicas), -1)
         return cls(
             view=view,
-            broker_index=broker_index,
+            broker_index={broker: n for n, broker in enumerate(paths)},
             rack_of=np.array(
                 [len(racks) if p is None else rack_index[p[:levels]] for p in paths.values()],
                 np.int64,
             ),
-            rack_slots=len(racks) + 2,
+            rack_slots=rack_slots,
             quotas=tuple(quotas),
+            reader_quotas=reader_quotas,
             fixed_bytes=fixed_bytes,
-            demands_of={
-                topic: tuple(
-                    n for n, read in enumerate(topics_of_quotas) if quotas[n] and topic in read
-                )
+            quotas_of={
+                topic: tuple(n for n, read in enumerate(topics_of_quotas) if topic in read)
                 for topic in partitions
             },
             movable=tuple(movable),
-            fixed=tuple(fixed),
+            fixed=fixed,
         )
-
-    def preferred_leaders(self, partitions: Collection[TopicPartition]) -> IntArray:
-        """Return the number of preferred leaders among ``partitions``, per broker."""
-        counts = np.zeros(len(self.broker_index), np.int64)
-        for partition in partitions:
-            leader = self.broker_index.get(next(iter(self.view.replicas[partition]), -1))
-            if leader is not None:
-                counts[leader] += 1
-        return counts
 
     def per_rack(self, per_broker: IntArray) -> IntArray:
         """Return leaders per rack, from those per broker."""
-        leaders = np.zeros(self.rack_slots, np.int64)
-        np.add.at(leaders, self.rack_of, per_broker)
-        return leaders
+        return _per_rack(self.rack_of, per_broker, self.rack_slots)
 
-    def fixed_leaders(self) -> list[IntArray]:
-        """Return per demand the preferred leaders of its fixed partitions, per rack."""
-        return self._leaders({p: next(iter(self.view.replicas[p]), -1) for p in self.fixed})
+    def leaders_of_quotas(self, leaders: Mapping[TopicPartition, int]) -> list[IntArray]:
+        """Return ``leaders`` (broker ids) per quotas and rack.
 
-    def current_leaders(self) -> list[IntArray]:
-        """Return per demand the current leaders per rack; preferred ones if these are unknown."""
-        leaders = self.view.leaders_or_preferred()
-        return self._leaders({p: leaders.get(p, -1) for p in self.view.replicas})
-
-    def _leaders(self, leaders: Mapping[TopicPartition, int]) -> list[IntArray]:
-        """Return ``leaders`` per demand and rack; a broker that is not live has an unknown rack."""
+        The rack of a broker that is not live is unknown.
+        """
         counts = [np.zeros(self.rack_slots, np.int64) for _ in self.quotas]
         for partition, broker in leaders.items():
             leader = self.broker_index.get(broker)
             rack = self.rack_slots - 2 if leader is None else self.rack_of[leader]
-            for n in self.demands_of[partition.topic]:
+            for n in self.quotas_of[partition.topic]:
                 counts[n][rack] += 1
         return counts
 
 
-def _validate(
-    known: Collection[str],
-    readers_and_writers: Sequence[Sequence[str]],
-    topics: Collection[str] | None,
-    levels: int | None,
-) -> None:
-    if levels is not None and levels < 1:
-        raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
-    for names, what in zip(readers_and_writers, ("readers", "writers"), strict=True):
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise InvalidOptionError(
-                f"two {what} are named {repeated[0]}: give each a name of its own"
-            )
-    if missing := sorted(set(topics or ()) - set(known)):
-        raise InvalidOptionError(f"the cluster has no topic {', '.join(missing)}: check the names")
+def _per_rack(rack_of: IntArray, per_broker: IntArray, rack_slots: int) -> IntArray:
+    """Return leaders per rack, from those per broker."""
+    leaders = np.zeros(rack_slots, np.int64)
+    np.add.at(leaders, rack_of, per_broker)
+    return leaders
+
+
+def _require_distinct(what: str, names: Sequence[str]) -> None:
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidOptionError(f"two {what} are named {repeated[0]}: give each a name of its own")
 
 
 def weight_units(brokers: int, partitions: int, users: int) -> int:
@@ -269,11 +251,6 @@ def weight_units(brokers: int, partitions: int, users: int) -> int:
     scale = RankScales.of(brokers + 2, partitions, changes_first=True).off_rack
     units = (1 << 56) // (scale * max(1, partitions) * max(1, users))
     return min(max(units, MIN_WEIGHT_UNITS), MAX_WEIGHT_UNITS)
-
-
-def scale_weight(weight: float, heaviest: float, units: int) -> int:
-    """Return the weight as an integer: ``heaviest`` is ``units``, the others 1 or more."""
-    return max(1, round(weight / heaviest * units))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,34 +267,20 @@ class Quotas:
     low: IntArray
     high: IntArray
     partitions: int
-    weight: int
-    other_leaders: IntArray
     name: str
     size: float
+    weight: int
+    other_leaders: IntArray
 
     @classmethod
     def of(
-        cls,
-        demand: ConsumerDemand,
-        racks: Sequence[RackPath],
-        levels: int | None,
-        partitions: int,
-        weight: int,
-    ) -> Quotas | None:
-        """Return the quotas over ``racks``; None if there are no consumers or partitions."""
-        rack_index = {rack: n for n, rack in enumerate(racks)}
-        consumers = np.zeros(len(racks) + 2, np.int64)
-        for rack, count in demand.consumers.items():
-            path = parse_rack(rack)
-            consumers[-1 if path is None else rack_index.get(path[:levels], -1)] += count
-        total = int(consumers.sum())
-        if not total or not partitions:
-            return None
-        share, rest = divmod(partitions, total)
+        cls, consumers: IntArray, partitions: int, name: str, size: float, weight: int
+    ) -> Quotas:
+        """Return the quotas of ``consumers`` (at least one), which share the partitions evenly."""
+        share, rest = divmod(partitions, int(consumers.sum()))
         low = consumers * share
         high = low + consumers * (rest > 0)
-        none = np.zeros_like(low)
-        return cls(low, high, partitions, weight, none, demand.name, demand.weight)
+        return cls(low, high, partitions, name, size, weight, np.zeros_like(low))
 
     @classmethod
     def of_writes(
@@ -326,18 +289,14 @@ class Quotas:
         """Return the quotas of a topic: the share of its bytes that is written in each rack."""
         share = np.round(by_rack / by_rack.sum() * partitions, 9)
         low, high = np.floor(share).astype(np.int64), np.ceil(share).astype(np.int64)
-        return cls(low, high, partitions, weight, np.zeros_like(low), name, size)
+        return cls(low, high, partitions, name, size, weight, np.zeros_like(low))
 
     def with_other_leaders(self, other_leaders: IntArray) -> Quotas:
         """Return the same quotas beside ``other_leaders``."""
         return replace(self, other_leaders=other_leaders)
 
-    def local(self, leaders: IntArray) -> int:
-        """Return how many partitions are read locally with ``leaders`` per rack, and the others."""
-        return self.partitions - self.off_rack(leaders)
-
     def off_rack(self, leaders: IntArray) -> int:
-        """Return how many partitions are not read locally."""
+        """Return how many partitions are not read locally with ``leaders`` per rack, and others."""
         return max(self.surplus(leaders), self.shortage(leaders))
 
     def surplus(self, leaders: IntArray) -> int:
@@ -395,9 +354,7 @@ class LeaderCosts:
 
     def leaders_per_rack(self, loads: IntArray) -> IntArray:
         """Return the leaders per rack, from those per broker."""
-        counts = np.zeros(self.rack_slots, np.int64)
-        np.add.at(counts, self.rack_of, loads)
-        return counts
+        return _per_rack(self.rack_of, loads, self.rack_slots)
 
     def costs(self, loads: IntArray) -> IntArray:
         """See ``LoadCosts``. Nodes are the brokers, the racks, the shared node and the sink."""
@@ -449,18 +406,3 @@ class LeaderCosts:
             cost[shared, sink] = 0
         if passed.sum() > 0:
             cost[sink, shared] = 0
-
-
-def leader_limits(
-    per_broker: IntArray, max_imbalance: float | None
-) -> tuple[int | None, IntArray | None]:
-    """Return the maximum number of preferred leaders per broker: in general, and for each.
-
-    In general, it is the mean times 1 + ``max_imbalance``, rounded up. A broker that has more in
-    ``per_broker`` may keep these. None without ``max_imbalance``.
-    """
-    if max_imbalance is None or not len(per_broker):
-        return None, None
-    mean = int(per_broker.sum()) / len(per_broker)
-    limit = math.ceil(round(mean * (1 + max_imbalance), 6))
-    return limit, np.maximum(per_broker, limit)

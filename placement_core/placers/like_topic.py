@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from placement_core.cluster import ClusterView, TopicPartition
 from placement_core.errors import InvalidOptionError, PlacementError, format_brokers
-from placement_core.placers.spec import PlacementSpec, ReplicaLists, candidates
+from placement_core.placers.spec import PlacementSpec, ReplicaLists, eligible_brokers
 from placement_core.plugins import read_properties
 
 
@@ -40,14 +40,12 @@ class LikeTopicPlacer:
         self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
     ) -> ReplicaLists:
         """See ReplicaPlacer. Raises PlacementError if the topics or the brokers do not match."""
-        any_one = PlacementSpec(1, 1, ignore_racks=True)
-        usable = frozenset(candidates(any_one, view, broker_ids).ids)
-        model = self._model(spec, view)
+        usable = eligible_brokers(view, broker_ids)
         return tuple(
             self._place_one(
                 spec.first_partition + index, spec.present_replicas(index), row, spec, usable
             )
-            for index, row in enumerate(model)
+            for index, row in enumerate(self._model(spec, view))
         )
 
     def _model(self, spec: PlacementSpec, view: ClusterView) -> ReplicaLists:

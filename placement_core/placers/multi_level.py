@@ -35,6 +35,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -95,37 +96,32 @@ class MultiLevelPlacer:
         among = candidates(spec, view, broker_ids)
         if not among.racks:
             return SimplePlacer(seed=self.seed).place(spec, view, broker_ids)
-        inside = {broker: among.racks[broker] for broker in among.ids}
-        _require_among(inside, spec, among.racks)
-        tree = TreeNode.build(inside)
+        _require_among(among.ids, spec, among.racks)
         existing = existing_rows(spec, view).values()
-        numbers = {broker: at for at, broker in enumerate(tree.child_of)}
-        for broker in chain.from_iterable((*spec.present, *existing)):
-            numbers.setdefault(broker, len(numbers))
+        # Brokers are numbers from here on. Those that are not among the candidates come last.
+        ids = list(dict.fromkeys(chain(among.ids, *spec.present, *existing)))
+        number = {broker: at for at, broker in enumerate(ids)}
+        tree = TreeNode.build({number[broker]: among.racks[broker] for broker in among.ids})
         rows = np.full((spec.replication_factor, spec.partitions), MISSING)
         for index, row in enumerate(spec.present):
-            rows[: len(row), index] = [numbers[broker] for broker in row]
+            rows[: len(row), index] = [number[broker] for broker in row]
         is_new = rows[0] == MISSING
 
         def served(brokers: Iterable[int]) -> IntArray:
-            return np.bincount([numbers[b] for b in brokers], minlength=len(numbers))
+            return np.bincount([number[broker] for broker in brokers], minlength=len(ids))
 
-        leads = served(row[0] for row in existing)
-        _Distribution(numbers, leads, self._node_rng(spec, "leaders")).extend(tree, rows[:1])
+        def distribution(turns: IntArray, purpose: str) -> _Distribution:
+            return _Distribution(turns, partial(topic_rng, self.seed, spec, purpose))
+
+        distribution(served(row[0] for row in existing), "leaders").extend(tree, rows[:1])
         replicas = served(chain.from_iterable(existing))
-        replicas += np.bincount(rows[0, is_new], minlength=len(numbers))
+        replicas += np.bincount(rows[0, is_new], minlength=len(ids))
         added = rows == MISSING
-        _Distribution(numbers, replicas, self._node_rng(spec, "followers")).extend(tree, rows)
-        if added[:, ~is_new].any() and len(inside) <= _MAX_EXCHANGING_BROKERS:
-            replicas += np.bincount(rows[added], minlength=len(numbers))
-            _exchange(tree, list(numbers), rows, added, replicas)
-        return to_replica_lists(rows, list(numbers))
-
-    def _node_rng(self, spec: PlacementSpec, purpose: str) -> NodeRng:
-        def rng_for_node(node: TreeNode) -> random.Random:
-            return topic_rng(self.seed, spec, purpose, node.path)
-
-        return rng_for_node
+        distribution(replicas, "followers").extend(tree, rows)
+        if added[:, ~is_new].any() and len(among.ids) <= _MAX_EXCHANGING_BROKERS:
+            replicas += np.bincount(rows[added], minlength=len(ids))
+            _exchange(tree, rows, added, replicas)
+        return to_replica_lists(rows, ids)
 
 
 def _require_among(chosen: Collection[int], spec: PlacementSpec, racks: Collection[int]) -> None:
@@ -141,12 +137,12 @@ def _require_among(chosen: Collection[int], spec: PlacementSpec, racks: Collecti
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A data centre, room or rack with what is below it.
+    """A data centre, room or rack with what is below it. Brokers are numbers.
 
     path
         The levels down to this node, () for the root.
     children
-        Nodes, and the ids of brokers in this very rack.
+        Nodes, and the brokers in this very rack.
     sizes
         Per child, the number of brokers below it.
     child_of
@@ -162,7 +158,7 @@ class TreeNode:
     def build(cls, racks: Mapping[int, RackPath], path: RackPath = ()) -> TreeNode:
         """Return the tree of the brokers in ``racks`` from ``path`` down.
 
-        Brokers come first, by id, then nodes, by name.
+        Brokers come first, in order, then nodes, by name.
         """
         below: dict[str, dict[int, RackPath]] = {}
         children: list[TreeNode | int] = []
@@ -184,25 +180,18 @@ class TreeNode:
         )
 
 
-NodeRng = Callable[[TreeNode], random.Random]
-"""Returns the random generator for the ring of a node."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Distribution:
     """One round of replicas for all partitions.
 
-    numbers
-        Broker id to its number. Replicas are such numbers.
     served
         The number of replicas that each broker had before.
-    rng_for_node
-        Returns the random generator for the ring of a node.
+    rng_of
+        Returns the random generator for the ring of the node with a path.
     """
 
-    numbers: Mapping[int, int]
     served: IntArray
-    rng_for_node: NodeRng
+    rng_of: Callable[[RackPath], random.Random]
 
     def extend(self, tree: TreeNode, rows: IntArray) -> None:
         """Replace MISSING in ``rows``, which has the i-th replica of every partition as row i."""
@@ -226,15 +215,15 @@ class _Distribution:
         have some already, each of the partition at ``held_at``. There must be room for all.
         """
         children = len(node.children)
-        child_of = np.full(len(self.numbers), MISSING)
-        child_of[[self.numbers[broker] for broker in node.child_of]] = list(node.child_of.values())
+        child_of = np.full(len(self.served), MISSING)
+        child_of[list(node.child_of)] = list(node.child_of.values())
         inside = child_of >= 0
         before = np.bincount(child_of[inside], self.served[inside], children).astype(np.int64)
         known = child_of[held] >= 0
         held_at, held = held_at[known], held[known]
         held_child = child_of[held]
 
-        ring = Ring(node.sizes, before.tolist(), self.rng_for_node(node))
+        ring = Ring(node.sizes, before.tolist(), self.rng_of(node.path))
         if len(held) or counts.max() > 1:
             picks = _pick_several(ring, counts, held_at, held_child)
         else:
@@ -245,7 +234,7 @@ class _Distribution:
         for child, below in enumerate(node.children):
             picked = (picks == child).nonzero()[0]
             if isinstance(below, int):
-                brokers[picked] = self.numbers[below]
+                brokers[picked] = below
             elif len(picked):
                 visits = Segments.of(partition[picked])
                 place = np.full(len(counts), MISSING)
@@ -303,31 +292,23 @@ def _requests(
 # ---- Replicas that were added to partitions, evened out over the brokers.
 
 
-def _exchange(
-    tree: TreeNode, ids: list[int], rows: IntArray, added: NDArray[np.bool_], loads: IntArray
-) -> None:
+def _exchange(tree: TreeNode, rows: IntArray, added: NDArray[np.bool_], loads: IntArray) -> None:
     """Move ``added`` replicas of the last partitions until brokers are as even as they can be.
 
-    ``rows`` has broker numbers, ``ids`` their ids, ``loads`` the replicas of each broker. A replica
-    moves to where its partition is spread over the tree as well as before. It moves to a broker
-    with one replica less, too: that makes nothing more even, but another replica can then move.
+    ``loads`` has the replicas of each broker. A replica moves to where its partition is spread over
+    the tree as well as before. It moves to a broker with one replica less, too: that makes nothing
+    more even, but another replica can then move.
     """
-    number_of = {broker: number for number, broker in enumerate(ids)}
     first = max(0, rows.shape[1] - LAST_PARTITIONS * len(tree.child_of))
     places = [(row, first + at) for at, row in np.argwhere(added[:, first:].T).tolist()]
-
-    def targets(row: int, partition: int) -> list[int]:
-        others = [ids[number] for number in np.delete(rows[:, partition], row).tolist()]
-        source = ids[int(rows[row, partition])]
-        return [number_of[broker] for broker in _targets(tree, others, source)]
-
-    inside = [number_of[broker] for broker in tree.child_of]
     for _ in range(_EXCHANGES):
-        if np.ptp(loads[inside]) < 2:
+        if np.ptp(loads[list(tree.child_of)]) < 2:
             return
         for row, partition in places:
             source = int(rows[row, partition])
-            target = min(targets(row, partition), key=loads.__getitem__, default=source)
+            others = np.delete(rows[:, partition], row).tolist()
+            targets = _targets(tree, others, source)
+            target = min(targets, key=loads.__getitem__, default=source)
             if loads[target] < loads[source]:
                 rows[row, partition] = target
                 loads[source] -= 1

@@ -84,7 +84,7 @@ def place(
     if layout is None:
         last: ReplicaPlacer = fallback or SimplePlacer()
         if isinstance(chosen, UnderReplicatedPlacer):
-            last = chosen.wrapping(last)
+            last = replace(chosen, placer=last)
         layout = _call(last, spec, view, broker_ids, usable)
     assert layout is not None
     return layout

@@ -7,7 +7,7 @@ replica list per partition. :class:`ReplicaPlacer` is the interface.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, TypeGuard, runtime_checkable
@@ -58,7 +58,7 @@ class PlacementSpec:
         require_int("partitions", self.partitions, 1)
         require_int("replication_factor", self.replication_factor, 1)
         require_int("first_partition", self.first_partition, 0)
-        object.__setattr__(self, "present", _to_tuples(self.present))
+        object.__setattr__(self, "present", tuple(map(tuple, self.present)))
         if len(self.present) > self.partitions:
             raise InvalidOptionError(
                 f"present has {len(self.present)} replica lists for {self.partitions} partitions: "
@@ -78,10 +78,6 @@ class PlacementSpec:
     def present_replicas(self, index: int) -> tuple[int, ...]:
         """Return the present replicas of the ``index``-th partition; () if it is new."""
         return self.present[index] if index < len(self.present) else ()
-
-
-def _to_tuples(rows: Iterable[Iterable[int]]) -> ReplicaLists:
-    return tuple(tuple(row) for row in rows)
 
 
 def require_int(name: str, value: object, minimum: int) -> None:

@@ -21,7 +21,7 @@ Worked example, RF 3, brokers 0 in rack a and 1 in rack b live, 2 in rack c down
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement_core.cluster import (
@@ -63,10 +63,6 @@ class UnderReplicatedPlacer:
         if isinstance(self.placer, UnderReplicatedPlacer):
             raise InvalidOptionError("an under-replicated placer wraps another one: wrap it once")
 
-    def wrapping(self, placer: ReplicaPlacer) -> UnderReplicatedPlacer:
-        """Return the same placer around another one."""
-        return replace(self, placer=placer)
-
     def place(
         self, spec: PlacementSpec, view: ClusterView, broker_ids: Collection[int] | None = None
     ) -> ReplicaLists | None:
@@ -77,14 +73,6 @@ class UnderReplicatedPlacer:
         )
         if len(usable) >= spec.replication_factor or any(spec.present):
             return self.placer.place(spec, view, broker_ids)
-        self._require_writable(spec, usable)
-        reachable = replace(spec, replication_factor=len(usable))
-        layout = self.placer.place(reachable, view, broker_ids)
-        if layout is None:
-            return None
-        return tuple(with_placeholders(row, spec.replication_factor) for row in layout)
-
-    def _require_writable(self, spec: PlacementSpec, usable: frozenset[int]) -> None:
         minimum = min(self.min_insync_replicas, spec.replication_factor)
         if len(usable) < minimum:
             live = format_brokers(usable) if usable else "none"
@@ -94,6 +82,11 @@ class UnderReplicatedPlacer:
                 f"{spec.replication_factor}), but there are {len(usable)} live brokers ({live}): "
                 "wait for more brokers, or lower min.insync.replicas"
             )
+        reachable = replace(spec, replication_factor=len(usable))
+        layout = self.placer.place(reachable, view, broker_ids)
+        if layout is None:
+            return None
+        return tuple(with_placeholders(row, spec.replication_factor) for row in layout)
 
 
 # ---- Filling placeholders: brokers for the missing replicas once they are available (KIP-409).
@@ -158,9 +151,12 @@ def fill_placeholders(
     many replicas as there are brokers for.
     """
     live = view.racks().keys()
-    racks = {broker.id: parse_rack(broker.rack) for broker in (*offline_brokers, *view.brokers)}
-    depth = max((len(rack) for rack in racks.values() if rack is not None), default=0)
-    nodes = {broker: _nodes(rack, depth) for broker, rack in racks.items()}
+    racks = {b.id: parse_rack(b.rack) or () for b in (*offline_brokers, *view.brokers)}
+    depth = max(map(len, racks.values()), default=0)
+    nodes = {
+        broker: [rack[: level + 1] for level in range(depth)] if rack else []
+        for broker, rack in racks.items()
+    }
     loads = Counter(broker for row in view.replicas.values() for broker in row)
     filled: dict[TopicPartition, tuple[int, ...]] = {}
     for partition in sorted(targets.keys() & view.replicas.keys()):
@@ -176,39 +172,31 @@ def fill_placeholders(
     return filled
 
 
-Nodes = tuple[RackPath, ...] | None
-"""The path down to each level of a rack, widest first; None for an unknown rack."""
-
-
-def _nodes(rack: RackPath | None, depth: int) -> Nodes:
-    return None if rack is None else tuple(rack[: level + 1] for level in range(depth))
-
-
 def _added(
     counted: tuple[int, ...],
     replication_factor: int,
     live: Collection[int],
-    nodes: Mapping[int, Nodes],
+    nodes: Mapping[int, Sequence[RackPath]],
     loads: Counter[int],
 ) -> tuple[int, ...]:
-    """Return the brokers that take the missing replicas, as far as there are any."""
-    added: list[int] = []
-    while len(counted) + len(added) < replication_factor:
-        holders = [*counted, *added]
-        replicas_below: Counter[RackPath] = Counter(
-            node for broker in holders for node in set(nodes.get(broker) or ())
-        )
-        ranked = []
-        for broker in live:
-            if broker not in holders:
-                levels = nodes[broker]
-                crowding = (
-                    (len(holders),)
-                    if levels is None
-                    else tuple(replicas_below[node] for node in levels)
-                )
-                ranked.append((crowding, loads[broker], broker))
+    """Return the brokers that take the missing replicas, as far as there are any.
+
+    ``nodes`` has the path down to each level of a broker's rack, widest first; none if the rack is
+    unknown.
+    """
+    holders = list(counted)
+    while len(holders) < replication_factor:
+        replicas_below = Counter(node for broker in holders for node in set(nodes.get(broker, ())))
+        ranked = [
+            (
+                [replicas_below[node] for node in nodes[broker]] or [len(holders)],
+                loads[broker],
+                broker,
+            )
+            for broker in live
+            if broker not in holders
+        ]
         if not ranked:
             break
-        added.append(min(ranked)[-1])
-    return tuple(added)
+        holders.append(min(ranked)[-1])
+    return tuple(holders[len(counted) :])

@@ -14,7 +14,7 @@ Objectives, in this order:
 
 Of the replicas that do not lead, those that stay come first, in their present order.
 
-Algorithm. :func:`initial_choice` returns replica sets that satisfy 1 and keep as many replicas as
+Algorithm. :func:`initial_sets` returns replica sets that satisfy 1 and keep as many replicas as
 possible. They are improved by cycle canceling (:mod:`placement_core.flow.cycle_canceling`) over the
 graph of :class:`~placement_core.reassignment.replica_sets.ReplicaSets`, in which the squared loads
 outweigh all copies. Leaders are then chosen from the sets in the same way. So 1 to 3 are optimal
@@ -26,8 +26,9 @@ squared loads is 2 2 2; two replicas have to be copied, from broker 0 to broker 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -35,7 +36,6 @@ from placement_core.cluster import ClusterView, Move, TopicPartition, moves_betw
 from placement_core.errors import InvalidOptionError, format_brokers
 from placement_core.flow import IntArray, SquaredLoads, cancel_negative_cycles, level_loads
 from placement_core.leaders.search import LeaderChoice
-from placement_core.rack_bounds import RackTree
 from placement_core.racks import RackPath, parse_rack
 from placement_core.reassignment.replica_sets import ReplicaSets
 
@@ -97,7 +97,7 @@ def plan_reassignment(
     problem = read_problem(view, replication_factor, drain, topics, ignore_racks)
     if not problem.partitions:
         return Reassignment({}, (), 0, 0)
-    sets = _initial_sets(problem, keep_leaders=not even)
+    sets = initial_sets(problem, keep_leaders=not even)
     _improve(sets, problem.base, even)
     leaders = LeaderChoice.of(sets.chosen, problem.leader, len(problem.brokers))
     level_loads(leaders, problem.base_leaders)
@@ -177,16 +177,13 @@ def read_problem(
     for row, brokers in enumerate(rows):
         for slot, broker in enumerate(brokers):
             held[row, slot] = number.get(broker, -1)
-    base, base_leaders = np.zeros(len(staying), np.int64), np.zeros(len(staying), np.int64)
-    if len(partitions) < len(view.replicas):
-        planned = set(partitions)
-        for partition, brokers in view.replicas.items():
-            if partition in planned:
-                continue
-            for slot, broker in enumerate(brokers):
-                if broker in number:
-                    base[number[broker]] += 1
-                    base_leaders[number[broker]] += slot == 0
+    planned = set(partitions)
+    others = [row for partition, row in view.replicas.items() if partition not in planned]
+
+    def loads(brokers: Iterable[int]) -> IntArray:
+        staying_numbers = [number[broker] for broker in brokers if broker in number]
+        return np.bincount(staying_numbers, minlength=len(number))
+
     return ReassignmentProblem(
         brokers=tuple(staying),
         racks=paths,
@@ -194,8 +191,8 @@ def read_problem(
         held=held,
         leader=held[:, 0],
         replicas=replicas,
-        base=base,
-        base_leaders=base_leaders,
+        base=loads(chain.from_iterable(others)),
+        base_leaders=loads(row[0] for row in others if row),
     )
 
 
@@ -286,98 +283,51 @@ def _require_brokers(
     )
 
 
-def _initial_sets(problem: ReassignmentProblem, keep_leaders: bool) -> ReplicaSets:
-    """Return the sets that cycle canceling starts from.
-
-    With ``keep_leaders``, a preferred leader that is in its set at the start is pinned to it.
-    """
-    tree = RackTree.of(problem.racks)
-    factors, bounds_of = np.unique(problem.replicas, return_inverse=True)
-    bounds = [tree.bounds(factor) for factor in factors.tolist()]
-    lower, upper = (np.stack(rows) for rows in zip(*bounds, strict=True))
-    first = problem.leader if keep_leaders else np.full_like(problem.leader, -1)
-    chosen = initial_choice(
-        tree, problem.held, problem.replicas, (lower[bounds_of], upper[bounds_of]),
-        problem.base, first,
-    )  # fmt: skip
-    pinned = np.where((chosen == first[:, None]).any(axis=1), first, -1)
-    return ReplicaSets(tree, chosen, problem.held, bounds_of, lower, upper, pinned)
-
-
-def initial_choice(
-    tree: RackTree,
-    held: IntArray,
-    replicas: IntArray,
-    bounds: tuple[IntArray, IntArray],
-    base: IntArray,
-    first: IntArray,
-) -> IntArray:
-    """Return replica sets within the bounds that keep as many replicas as possible.
-
-    ``bounds`` are the lower and upper ones, ``[partition, node]``; ``base`` is the load of brokers
-    from other partitions; ``first`` is, per partition, a holder that stays if it can, -1 for none.
+def initial_sets(problem: ReassignmentProblem, keep_leaders: bool) -> ReplicaSets:
+    """Return sets within the bounds that keep as many replicas as possible.
 
     Sets that can be extended to sets within the bounds form a matroid, since the bounds are nested.
     So adding holders one by one keeps as many as possible. Those on the least loaded brokers come
     first: if a partition loses a replica, it should be the one on its most loaded broker.
+
+    With ``keep_leaders``, the preferred leader comes before all, and is pinned if it is in its set.
     """
-    chosen = np.full((len(held), int(replicas.max(initial=0))), -1)
-    counts = np.zeros((len(held), len(tree.parent)), np.int64)
-    filled = np.zeros(len(held), np.int64)
-    lower, upper = bounds
-    present = base + np.bincount(held[held >= 0], minlength=len(base))
+    held = problem.held
+    sets = ReplicaSets.of(problem.racks, held, problem.replicas)
+    first = problem.leader if keep_leaders else np.full_like(problem.leader, -1)
+    present = problem.base + np.bincount(held[held >= 0], minlength=len(problem.base))
     load = np.where((held >= 0) & (held != first[:, None]), present[held], -1)
     ordered = np.take_along_axis(held, np.argsort(load, axis=1, kind="stable"), axis=1)
-    for broker in ordered.T:
-        rows = np.flatnonzero((broker >= 0) & (filled < replicas))
-        nodes = tree.nodes[tree.rack_of[broker[rows]]]
-        extended = counts[rows]
-        extended[np.arange(len(rows))[:, None], nodes] += 1
-        stays = tree.can_extend(extended, lower[rows], upper[rows], replicas[rows])
-        rows, extended = rows[stays], extended[stays]
-        counts[rows] = extended
-        chosen[rows, filled[rows]] = broker[rows]
-        filled[rows] += 1
-    loads = base + np.bincount(chosen[chosen >= 0], minlength=len(base))
-    _fill(tree, chosen, counts, filled, (replicas, lower, upper), loads)
-    return chosen
+    for holders in ordered.T:
+        rows = np.flatnonzero((holders >= 0) & sets.is_short())
+        rows = rows[sets.can_add(rows, sets.tree.rack_of[holders[rows]])]
+        sets.add(rows, holders[rows])
+    _fill(sets, problem.base)
+    sets.pinned = np.where((sets.chosen == first[:, None]).any(axis=1), first, -1)
+    return sets
 
 
-def _fill(
-    tree: RackTree,
-    chosen: IntArray,
-    counts: IntArray,
-    filled: IntArray,
-    rules: tuple[IntArray, IntArray, IntArray],
-    loads: IntArray,
-) -> None:
-    """Add the missing replicas, some partitions at a time, in the least loaded racks.
-
-    ``rules`` are the replication factors and the lower and upper bounds, per partition.
-    """
-    replicas, lower, upper = rules
+def _fill(sets: ReplicaSets, base: IntArray) -> None:
+    """Add the missing replicas, some partitions at a time, in the least loaded racks."""
+    tree, loads = sets.tree, base + sets.loads
     in_rack = [np.flatnonzero(tree.rack_of == rack) for rack in range(len(tree.nodes))]
     at_once = max(1, len(loads) // 3)
-    pending = np.flatnonzero(filled < replicas)
+    pending = np.flatnonzero(sets.is_short())
     while len(pending):
         rows, pending = pending[:at_once], pending[at_once:]
         mean = np.array([loads[brokers].mean() for brokers in in_rack])
         rack_of = np.full(len(rows), -1)
         for rack in np.argsort(mean, kind="stable")[::-1].tolist():
-            extended = counts[rows]
-            extended[:, tree.nodes[rack]] += 1
-            fits = tree.can_extend(extended, lower[rows], upper[rows], replicas[rows])
-            rack_of[fits] = rack
+            rack_of[sets.can_add(rows, np.full(len(rows), rack))] = rack
         for rack in np.unique(rack_of).tolist():
             of_rack = rows[rack_of == rack]
-            for row in of_rack.tolist():
-                brokers = in_rack[rack][~np.isin(in_rack[rack], chosen[row])]
-                broker = brokers[loads[brokers].argmin()]
-                chosen[row, filled[row]] = broker
-                loads[broker] += 1
-            filled[of_rack] += 1
-            counts[of_rack[:, None], tree.nodes[rack]] += 1
-        pending = np.concatenate((rows[filled[rows] < replicas[rows]], pending))
+            added = np.empty_like(of_rack)
+            for n, row in enumerate(of_rack.tolist()):
+                brokers = in_rack[rack][~np.isin(in_rack[rack], sets.chosen[row])]
+                added[n] = brokers[loads[brokers].argmin()]
+                loads[added[n]] += 1
+            sets.add(of_rack, added)
+        pending = np.concatenate((rows[sets.is_short(rows)], pending))
 
 
 def _improve(sets: ReplicaSets, base: IntArray, even: bool) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement_core.flow import INF, IntArray
 from placement_core.rack_bounds import RackTree
+from placement_core.racks import RackPath
 
 Flags = NDArray[np.bool_]
 
@@ -23,33 +25,68 @@ class ReplicaSets:
         ``[partition, slot]``: the brokers, in any order; -1 in unused slots.
     held
         ``[partition, slot]``: the brokers that hold it at present and stay; -1 elsewhere.
+    replicas
+        Per partition, the replication factor of the target.
     bounds_of
         Per partition, the row of ``lower`` and ``upper`` for its replication factor.
     lower, upper
         ``[row, node]``: the bounds of each node of ``tree`` (:mod:`placement_core.racks`).
     pinned
         Per partition, a broker of ``chosen`` that keeps its replica whatever the loads; -1: none.
+    counts
+        ``[partition, node]``: the replicas of ``chosen`` below each node.
     """
 
     tree: RackTree
     chosen: IntArray
     held: IntArray
+    replicas: IntArray
     bounds_of: IntArray
     lower: IntArray
     upper: IntArray
     pinned: IntArray
+    counts: IntArray
+    loads: IntArray
     cost_scale: int = 1
-    counts: IntArray = field(init=False)
-    loads: IntArray = field(init=False)
 
-    def __post_init__(self) -> None:
-        brokers, nodes = len(self.tree.rack_of), len(self.tree.parent)
-        self.counts = np.zeros((len(self.chosen), nodes), np.int64)
-        for column in self.chosen.T:
-            rows = np.flatnonzero(column >= 0)
-            for level in range(self.tree.levels):
-                self.counts[rows, self.tree.nodes[self.tree.rack_of[column[rows]], level]] += 1
-        self.loads = np.bincount(self.chosen[self.chosen >= 0], minlength=brokers)
+    @classmethod
+    def of(cls, racks: Sequence[RackPath], held: IntArray, replicas: IntArray) -> ReplicaSets:
+        """Return empty sets; ``racks`` has the rack of each broker."""
+        tree = RackTree.of(racks)
+        factors, bounds_of = np.unique(replicas, return_inverse=True)
+        bounds = [tree.bounds(factor) for factor in factors.tolist()]
+        lower, upper = (np.stack(rows) for rows in zip(*bounds, strict=True))
+        return cls(
+            tree=tree,
+            chosen=np.full((len(held), int(replicas.max(initial=0))), -1),
+            held=held,
+            replicas=replicas,
+            bounds_of=bounds_of,
+            lower=lower,
+            upper=upper,
+            pinned=np.full(len(held), -1),
+            counts=np.zeros((len(held), len(tree.parent)), np.int64),
+            loads=np.zeros(len(racks), np.int64),
+        )
+
+    def is_short(self, rows: IntArray | slice = slice(None)) -> Flags:
+        """Return whether each partition has fewer replicas than it shall have."""
+        short: Flags = (self.chosen[rows] >= 0).sum(axis=1) < self.replicas[rows]
+        return short
+
+    def can_add(self, rows: IntArray, racks: IntArray) -> Flags:
+        """Return whether each partition may get a replica in its rack, and then all others."""
+        extended, bounds = self.counts[rows], self.bounds_of[rows]
+        extended[np.arange(len(rows))[:, None], self.tree.nodes[racks]] += 1
+        return self.tree.can_extend(
+            extended, self.lower[bounds], self.upper[bounds], self.replicas[rows]
+        )
+
+    def add(self, rows: IntArray, brokers: IntArray) -> None:
+        """Add one broker to each set."""
+        self.chosen[rows, (self.chosen[rows] >= 0).sum(axis=1)] = brokers
+        self.counts[rows[:, None], self.tree.nodes[self.tree.rack_of[brokers]]] += 1
+        np.add.at(self.loads, brokers, 1)
 
     def copied(self) -> IntArray:
         """Return per partition the number of replicas that have to be copied."""

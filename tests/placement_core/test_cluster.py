@@ -1,4 +1,4 @@
-"""Moves between layouts; leaders and replicas per broker and rack, before and after a change."""
+"""Views, moves between layouts, loads before and after a change, and texts about brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.cluster import BrokerLoad, Move, RackLoad, cluster_load, moves_between
-from placement_core.errors import format_brokers
+from placement_core.errors import MissingRacksError, format_brokers
 
 T = [TopicPartition("t", n) for n in range(2)]
 
@@ -70,3 +70,50 @@ def test_a_plug_in_cannot_change_the_mappings_of_its_view() -> None:
         with pytest.raises(AttributeError):
             mapping.clear()  # type: ignore[union-attr]
     assert view.replicas == replicas
+
+
+def test_brokers_without_a_rack_are_named_with_what_to_do() -> None:
+    error = MissingRacksError([7, 2])
+    assert error.broker_ids == (2, 7)
+    assert str(error) == (
+        "brokers 2, 7 without a rack, while others have one: set broker.rack there, leave them out "
+        "(--brokers; --drain of placement plan), or ignore racks (--ignore-racks)"
+    )
+    assert str(MissingRacksError([3])).startswith("broker 3 without a rack")
+
+
+def test_leader_racks_of_a_view() -> None:
+    view = ClusterView(
+        brokers=(Broker(1, "a"), Broker(2), Broker(3, "c")),
+        replicas={TopicPartition("t", p): (1, 2) for p in (0, 1, 2, 4)},
+        leaders={
+            TopicPartition("t", 0): 1,
+            TopicPartition("t", 1): 2,
+            TopicPartition("t", 4): 9,
+            TopicPartition("u", 0): 3,
+        },
+    )
+    assert view.leader_racks() == {"t": ["a", None, None, None, None], "u": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("leaders", "known", "leader", "leaders_or_preferred"),
+    [
+        (None, {}, None, {TopicPartition("t", 0): 1}),
+        ({}, {}, None, {}),
+        ({TopicPartition("t", 0): 2}, {TopicPartition("t", 0): 2}, 2, {TopicPartition("t", 0): 2}),
+    ],
+    ids=["unknown", "no leaders", "known"],
+)
+def test_unknown_leaders_differ_from_partitions_without_a_leader(
+    leaders: dict[TopicPartition, int] | None,
+    known: dict[TopicPartition, int],
+    leader: int | None,
+    leaders_or_preferred: dict[TopicPartition, int],
+) -> None:
+    """The preferred leader of t-1, broker 9, is not live."""
+    replicas = {TopicPartition("t", 0): (1, 2), TopicPartition("t", 1): (9, 2)}
+    view = ClusterView((Broker(1, "a"), Broker(2, "b")), replicas, leaders)
+    assert view.known_leaders == known
+    assert view.leader(TopicPartition("t", 0)) == leader
+    assert view.leaders_or_preferred() == leaders_or_preferred

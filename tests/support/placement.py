@@ -23,7 +23,7 @@ from placement_core import (
     TopicPartition,
     parse_rack,
 )
-from placement_core.leaders import ConsumerDemand, LeaderLayout
+from placement_core.leaders import ConsumerDemand, CurrentAssignment, LeaderLayout, Locality
 
 Racks = Mapping[int, str | None]
 
@@ -182,20 +182,42 @@ def local(view: ClusterView, readers: ConsumerDemand, leaders: Leaders) -> int:
 
 
 def value(
-    view: ClusterView, readers: Sequence[ConsumerDemand], leaders: Leaders
+    view: ClusterView,
+    readers: Sequence[ConsumerDemand],
+    leaders: Leaders,
+    assignments: Sequence[CurrentAssignment] = (),
 ) -> tuple[float, int, int]:
-    """Return weighted partitions not read locally, squared leaders per broker, changes."""
-    off = 0.0
+    """Return the weight of partitions not read locally, squared leaders per broker, changes.
+
+    With ``assignments``, changes come before squared leaders.
+    """
+    off, racks = 0.0, view.racks()
     for one in readers:
         count = sum(p.topic in one.topics for p in view.replicas)
         if count and sum(one.consumers.values()):
             off += one.weight * (count - local(view, one, leaders))
-    loads = Counter(leader for leader in leaders.values() if leader in view.racks())
+    for kept in assignments:
+        owned_locally = owned_in_leader_racks(view, kept, leaders)
+        off += sum(kept.weight(p) for p in kept.racks.keys() - owned_locally)
+    loads = Counter(leader for leader in leaders.values() if leader in racks)
+    squares = sum(n * n for n in loads.values())
     changes = sum(
-        view.replicas[p][0] != leader and view.replicas[p][0] in view.racks()
+        view.replicas[p][0] != leader and view.replicas[p][0] in racks
         for p, leader in leaders.items()
     )
-    return off, sum(n * n for n in loads.values()), changes
+    return (off, changes, squares) if assignments else (off, squares, changes)
+
+
+def owned_in_leader_racks(
+    view: ClusterView, kept: CurrentAssignment, leaders: Leaders
+) -> set[TopicPartition]:
+    """Return the partitions whose owner is in the rack of the leader."""
+    racks = view.racks()
+    return {
+        p
+        for p, rack in kept.racks.items()
+        if rack is not None and (leader := leaders.get(p)) is not None and racks.get(leader) == rack
+    }
 
 
 def all_leaders(view: ClusterView) -> Iterator[Leaders]:
@@ -206,17 +228,33 @@ def all_leaders(view: ClusterView) -> Iterator[Leaders]:
         yield dict(zip(view.replicas, leaders, strict=True))
 
 
-def best_value(view: ClusterView, readers: Sequence[ConsumerDemand]) -> tuple[float, int, int]:
-    """Return the minimum value of all choices of leaders."""
-    return min(value(view, readers, leaders) for leaders in all_leaders(view))
+def best_value(
+    view: ClusterView,
+    readers: Sequence[ConsumerDemand],
+    assignments: Sequence[CurrentAssignment] = (),
+    limits: Mapping[int, int] | None = None,
+) -> tuple[float, int, int]:
+    """Return the minimum value of all choices of leaders, with ``limits`` per broker."""
+    return min(
+        value(view, readers, leaders, assignments)
+        for leaders in all_leaders(view)
+        if limits is None
+        or all(list(leaders.values()).count(broker) <= limit for broker, limit in limits.items())
+    )
 
 
 def chosen(view: ClusterView, layout: LeaderLayout) -> dict[TopicPartition, int | None]:
     return {p: layout.order.get(p, row)[0] for p, row in view.replicas.items()}
 
 
-def check_layout(view: ClusterView, readers: list[ConsumerDemand], layout: LeaderLayout) -> None:
-    """Assert that only the order changes and that localities match the enumeration."""
+def check_layout(
+    view: ClusterView,
+    readers: Sequence[ConsumerDemand],
+    layout: LeaderLayout,
+    assignments: Sequence[CurrentAssignment] = (),
+) -> None:
+    """Assert that only the order changes, that localities match the enumeration or the owners, and
+    that obstacles are named for what is not local."""
     for partition, row in layout.order.items():
         was = view.replicas[partition]
         assert sorted(row) == sorted(was), f"{partition}: {was} became {row}"
@@ -225,15 +263,25 @@ def check_layout(view: ClusterView, readers: list[ConsumerDemand], layout: Leade
     changed = [p for p, row in layout.order.items() if view.replicas[p] != row]
     moved = [move.partition for move in layout.moves]
     assert moved == sorted(changed), f"moves of {moved}, not of {sorted(changed)}"
-    by_name = {one.name: one for one in readers}
-    today = {p: row[0] for p, row in view.replicas.items()}
-    for one in layout.localities:
-        reader = by_name[one.name]
-        count = sum(p.topic in reader.topics for p in view.replicas)
-        assert one.partitions == count, f"{one.partitions} partitions, not {count}"
-        before, after = local(view, reader, today), local(view, reader, chosen(view, layout))
-        assert one.before == before, f"{one.before} local before, not {before}"
-        assert one.after == after, f"{one.after} local after, not {after}"
+    today: Leaders = {p: row[0] for p, row in view.replicas.items()}
+    expected = []
+    everyone: list[ConsumerDemand | CurrentAssignment] = [*readers, *assignments]
+    for one in everyone:
+        partitions = [p for p in view.replicas if p.topic in one.topics]
+        idle = isinstance(one, ConsumerDemand) and not sum(one.consumers.values())
+        if idle or not partitions:
+            continue
+        before, after = (
+            local(view, one, leaders)
+            if isinstance(one, ConsumerDemand)
+            else len(owned_in_leader_racks(view, one, leaders))
+            for leaders in (today, chosen(view, layout))
+        )
+        expected.append(Locality(one.name, len(partitions), before, after))
+        if isinstance(one, CurrentAssignment):
+            unmet = [p for each in layout.unmet if each.name == one.name for p in each.partitions]
+            assert len(unmet) == len(set(unmet)) == len(partitions) - after
+    assert list(layout.localities) == expected
 
 
 RACKS = ("a", "b", "c", "d")

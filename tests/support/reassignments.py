@@ -13,8 +13,6 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_core import Broker, ClusterView, RackPath, TopicPartition, parse_rack
-from placement_core.flow import IntArray
-from placement_core.rack_bounds import RackTree
 from placement_core.reassignment import Reassignment
 from placement_core.reassignment.plan import ReassignmentProblem
 from placement_core.reassignment.replica_sets import ReplicaSets
@@ -269,15 +267,9 @@ def random_case(seed: int) -> Case:
 
 def random_sets(problem: ReassignmentProblem, rng: random.Random) -> ReplicaSets:
     """Return random sets that satisfy the rack rules."""
-    tree = RackTree.of(problem.racks)
-    factors, bounds_of = np.unique(problem.replicas, return_inverse=True)
-    bounds = [tree.bounds(factor) for factor in factors.tolist()]
-    lower, upper = (np.stack(rows) for rows in zip(*bounds, strict=True))
-    paths = dict(enumerate(problem.racks))
-    depth = max(map(len, problem.racks))
-    paths = {broker: path + ("",) * (depth - len(path)) for broker, path in paths.items()}
-    chosen: IntArray = np.full((len(problem.partitions), int(problem.replicas.max())), -1)
+    sets = ReplicaSets.of(problem.racks, problem.held, problem.replicas)
+    paths = paths_of(dict(enumerate("/" + "/".join(path) for path in problem.racks)))
     for row, factor in enumerate(problem.replicas.tolist()):
-        chosen[row, :factor] = sorted(rng.choice(valid_sets(paths, factor)))
-    unpinned = np.full(len(chosen), -1)
-    return ReplicaSets(tree, chosen, problem.held, bounds_of, lower, upper, unpinned)
+        for broker in rng.choice(valid_sets(paths, factor)):
+            sets.add(np.array([row]), np.array([broker]))
+    return sets

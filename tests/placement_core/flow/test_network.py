@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from ortools.graph.python import min_cost_flow
 
-from placement_core.flow import CostArray, IntArray, Network, Segments, network
+from placement_core.flow import IntArray, Network, Segments, network
 from tests.support.random_groups import first_quick
 
 CHUNK = 500
@@ -16,26 +16,18 @@ NO_LIMIT = 10**6
 NONE = np.array([], np.int64)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """The arguments of a Network."""
+Problem = dict[str, Any]
+"""The arguments of a Network."""
 
-    supply: IntArray
-    demand: IntArray
-    member_hub: IntArray
-    to_hub: tuple[IntArray, IntArray, CostArray] = (NONE, NONE, NONE)
-    direct: tuple[IntArray, IntArray, IntArray, CostArray] = (NONE, NONE, NONE, NONE)
-    fillers: tuple[IntArray, IntArray, CostArray] | None = None
 
-    def solve(self) -> Network:
-        return Network(
-            supply=self.supply,
-            demand=self.demand,
-            member_hub=self.member_hub,
-            to_hub=self.to_hub,
-            direct=self.direct,
-            fillers=self.fillers,
-        ).solve()
+def problem_of(supply: IntArray, demand: IntArray, member_hub: IntArray, **arcs: Any) -> Problem:
+    """Return the arguments, by default without arcs."""
+    empty = {"to_hub": (NONE,) * 3, "direct": (NONE,) * 4, "fillers": None}
+    return {"supply": supply, "demand": demand, "member_hub": member_hub, **empty, **arcs}
+
+
+def solve(problem: Problem) -> Network:
+    return Network(**problem).solve()
 
 
 def random_problem(seed: int, *, filled: bool = False) -> Problem:
@@ -54,10 +46,10 @@ def random_problem(seed: int, *, filled: bool = False) -> Problem:
     if int(supply.sum()) < int(demand.sum()):
         member = np.repeat(np.arange(members), 2)
         fillers = member, rng.integers(0, 4, len(member)), np.tile([3, 5], members)
-    return Problem(
-        supply=supply,
-        demand=demand,
-        member_hub=hub,
+    return problem_of(
+        supply,
+        demand,
+        hub,
         to_hub=(arc_class, arc_hub, rng.integers(0, 6, len(arc_class))),
         direct=(
             direct_class,
@@ -72,24 +64,30 @@ def random_problem(seed: int, *, filled: bool = False) -> Problem:
 def max_flow_at_min_cost(problem: Problem) -> tuple[int, int]:
     """Return the maximum number of units that can be sent, and the minimum cost of that many."""
     solver = min_cost_flow.SimpleMinCostFlow()
-    classes, hubs, members = len(problem.supply), problem.member_hub[-1] + 1, len(problem.demand)
+    classes, hubs, members = (
+        len(problem["supply"]),
+        problem["member_hub"][-1] + 1,
+        len(problem["demand"]),
+    )
     fillers, first_member = classes + hubs + members, classes + hubs
     source, sink = fillers + 1, fillers + 2
     add = solver.add_arc_with_capacity_and_unit_cost
-    total = int(problem.supply.sum())
-    for i, units in enumerate(problem.supply.tolist()):
+    total = int(problem["supply"].sum())
+    for i, units in enumerate(problem["supply"].tolist()):
         add(source, i, units, 0)
-    for i, hub, cost in zip(*problem.to_hub, strict=True):
+    for i, hub, cost in zip(*problem["to_hub"], strict=True):
         add(int(i), classes + int(hub), NO_LIMIT, int(cost))
-    for member, (hub, units) in enumerate(zip(problem.member_hub, problem.demand, strict=True)):
+    for member, (hub, units) in enumerate(
+        zip(problem["member_hub"], problem["demand"], strict=True)
+    ):
         add(classes + int(hub), first_member + member, NO_LIMIT, 0)
         add(first_member + member, sink, int(units), 0)
-    for i, member, capacity, cost in zip(*problem.direct, strict=True):
+    for i, member, capacity, cost in zip(*problem["direct"], strict=True):
         add(int(i), first_member + int(member), int(capacity), int(cost))
-    if problem.fillers is not None:
-        add(source, fillers, int(problem.demand.sum()) - total, 0)
-        total = int(problem.demand.sum())
-        for member, capacity, cost in zip(*problem.fillers, strict=True):
+    if problem["fillers"] is not None:
+        add(source, fillers, int(problem["demand"].sum()) - total, 0)
+        total = int(problem["demand"].sum())
+        for member, capacity, cost in zip(*problem["fillers"], strict=True):
             add(fillers, first_member + int(member), int(capacity), int(cost))
     solver.set_node_supply(source, total)
     solver.set_node_supply(sink, -total)
@@ -99,36 +97,36 @@ def max_flow_at_min_cost(problem: Problem) -> tuple[int, int]:
 
 def check_flow(problem: Problem, solved: Network) -> None:
     """Assert that the flow respects every capacity and conserves units."""
-    classes, members = len(problem.supply), len(problem.demand)
+    classes, members = len(problem["supply"]), len(problem["demand"])
     for units in (solved.hub_units, solved.direct_units, solved.member_units):
         assert (units >= 0).all()
     assert (solved.unsent >= 0).all()
     assert (solved.unmet >= 0).all()
-    arc_class, arc_hub, _ = problem.to_hub
-    direct_class, direct_member, capacity, _ = problem.direct
+    arc_class, arc_hub, _ = problem["to_hub"]
+    direct_class, direct_member, capacity, _ = problem["direct"]
     assert (solved.direct_units <= capacity).all()
     sent = np.bincount(arc_class, solved.hub_units, classes)
     sent = sent + np.bincount(direct_class, solved.direct_units, classes)
-    assert (sent == problem.supply - solved.unsent[:-1]).all()
-    into = np.bincount(arc_hub, solved.hub_units, problem.member_hub[-1] + 1)
-    assert (into == np.bincount(problem.member_hub, solved.member_units)).all()
+    assert (sent == problem["supply"] - solved.unsent[:-1]).all()
+    into = np.bincount(arc_hub, solved.hub_units, problem["member_hub"][-1] + 1)
+    assert (into == np.bincount(problem["member_hub"], solved.member_units)).all()
     received = solved.member_units + np.bincount(direct_member, solved.direct_units, members)
-    assert (received <= problem.demand - solved.unmet).all()
+    assert (received <= problem["demand"] - solved.unmet).all()
     fillers = int(solved.supply[-1] - solved.unsent[-1])
-    assert int((problem.demand - solved.unmet - received).sum()) == fillers
+    assert int((problem["demand"] - solved.unmet - received).sum()) == fillers
 
 
 @pytest.mark.parametrize("first", first_quick(range(0, 2_000, CHUNK)))
 def test_the_maximum_flow_at_minimum_cost(first: int) -> None:
     for seed in range(first, first + CHUNK):
         problem = random_problem(seed)
-        solved = problem.solve()
+        solved = solve(problem)
         check_flow(problem, solved)
         sent = int((solved.supply - solved.unsent).sum())
         maximum, cost = max_flow_at_min_cost(problem)
         # If not all units can be sent, as many as possible are, at any cost.
         if solved.min_cut is not None:
-            assert sent == maximum or problem.fillers is not None, seed
+            assert sent == maximum or problem["fillers"] is not None, seed
         else:
             assert (sent, solved.total_cost()) == (maximum, cost), seed
         assert (solved.min_cut is None) == (sent == solved.supply.sum()), seed
@@ -138,7 +136,7 @@ def test_the_maximum_flow_at_minimum_cost(first: int) -> None:
 def test_the_bound_proves_the_optimum(first: int) -> None:
     proved = 0
     for seed in range(first, first + 2_000):
-        solved = random_problem(seed, filled=seed % 2 == 0).solve()
+        solved = solve(random_problem(seed, filled=seed % 2 == 0))
         if solved.min_cut is None and not solved.unmet.any():
             assert solved.lower_bound() == solved.total_cost(), seed
             proved += 1
@@ -150,8 +148,8 @@ def test_a_flow_that_is_not_optimal_has_no_bound() -> None:
     ones = np.array([1, 1])
     arcs = np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
     costs = np.array([0, 1, 1, 0])
-    problem = Problem(ones, ones, np.array([0, 1]), (*arcs, 1 - costs))
-    worst = problem.solve()
+    problem = problem_of(ones, ones, np.array([0, 1]), to_hub=(*arcs, 1 - costs))
+    worst = solve(problem)
     assert (worst.total_cost(), worst.lower_bound()) == (0, 0)
     worst._cost[worst._forward[:4]] = costs
     worst._cost[worst._backward[:4]] = -costs
@@ -164,14 +162,14 @@ def test_costs_beyond_64_bits_are_exact(factor: int) -> None:
     proved = 0
     for seed in range(100):
         problem = random_problem(seed, filled=True)
-        arc_class, arc_hub, cost = problem.to_hub
-        direct_class, member, capacity, direct_cost = problem.direct
-        huge = replace(
-            problem,
-            to_hub=(arc_class, arc_hub, cost.astype(object) * factor),
-            direct=(direct_class, member, capacity, direct_cost.astype(object) * factor),
-        )
-        small, large = problem.solve(), huge.solve()
+        arc_class, arc_hub, cost = problem["to_hub"]
+        direct_class, member, capacity, direct_cost = problem["direct"]
+        huge = {
+            **problem,
+            "to_hub": (arc_class, arc_hub, cost.astype(object) * factor),
+            "direct": (direct_class, member, capacity, direct_cost.astype(object) * factor),
+        }
+        small, large = solve(problem), solve(huge)
         assert (large.min_cut is None) == (small.min_cut is None)
         if large.min_cut is None:
             assert large.total_cost() == small.total_cost() * factor == large.lower_bound()
@@ -186,7 +184,7 @@ def test_the_same_problem_has_the_same_flow() -> None:
         ]
 
     for seed in range(50):
-        assert flows(random_problem(seed).solve()) == flows(random_problem(seed).solve())
+        assert flows(solve(random_problem(seed))) == flows(solve(random_problem(seed)))
 
 
 def test_runs_of_equal_keys() -> None:
@@ -216,8 +214,7 @@ def arcs(*rows: tuple[int, ...]) -> tuple[IntArray, ...]:
 def solved(
     supply: list[int], demand: list[int], hubs: list[int], to_hub: tuple[IntArray, ...]
 ) -> Network:
-    class_, hub, cost = to_hub
-    return Problem(np.array(supply), np.array(demand), np.array(hubs), (class_, hub, cost)).solve()
+    return solve(problem_of(np.array(supply), np.array(demand), np.array(hubs), to_hub=to_hub))
 
 
 @pytest.mark.usefixtures("without_search")
@@ -245,13 +242,9 @@ def test_classes_are_spread_over_hubs_and_members_evenly() -> None:
 
 @pytest.mark.usefixtures("without_search")
 def test_direct_arcs_fill_up_to_capacity_demand_and_supply() -> None:
-    class_, member, capacity, cost = arcs((0, 0, 2, 0), (1, 0, 2, 0), (0, 1, 3, 0), (1, 2, 9, 0))
-    flow = Problem(
-        np.array([4, 6]),
-        np.array([3, 3, 9]),
-        np.array([0, 1, 2]),
-        direct=(class_, member, capacity, cost),
-    ).solve()
+    direct = arcs((0, 0, 2, 0), (1, 0, 2, 0), (0, 1, 3, 0), (1, 2, 9, 0))
+    problem = problem_of(np.array([4, 6]), np.array([3, 3, 9]), np.array([0, 1, 2]), direct=direct)
+    flow = solve(problem)
     assert flow.direct_units.tolist() == [1, 1, 3, 5]
     assert flow.unmet.tolist() == [1, 0, 4]
 

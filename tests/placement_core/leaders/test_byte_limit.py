@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
+from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.leaders import (
     ConsumerDemand,
     CurrentAssignment,
@@ -154,9 +154,3 @@ def test_the_limit_keeps_that_of_leaders_as_well() -> None:
     assert all(count <= max(40, before) for count, before in zip(led, now, strict=True))
     assert layout.heaviest_broker <= 1.2
     assert 0 < layout.gap < 0.01
-
-
-def test_a_negative_byte_imbalance_is_refused() -> None:
-    view = ClusterView((Broker(0, "a"),), {TopicPartition("t", 0): (0,)})
-    with pytest.raises(InvalidOptionError, match="max_byte_imbalance is -1"):
-        plan_leaders(view, max_byte_imbalance=-1)

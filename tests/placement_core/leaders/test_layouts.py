@@ -5,14 +5,23 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member
 from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition
-from placement_core.leaders import ConsumerDemand, Locality, components, plan_leaders
+from placement_core.leaders import (
+    ConsumerDemand,
+    CurrentAssignment,
+    Locality,
+    WriterDemand,
+    components,
+    plan_leaders,
+)
 
 ORDERS = frozenset({"orders"})
+INF, NAN = float("inf"), float("nan")
 
 
 def six_brokers(partitions: int, topic: str = "orders", seed: int = 1) -> ClusterView:
@@ -119,20 +128,43 @@ def test_unknown_topics_and_missing_brokers_are_ignored() -> None:
     assert plan_leaders(ClusterView(()), []).order == {}
 
 
-def test_invalid_options_are_rejected() -> None:
-    view = six_brokers(6)
-    with pytest.raises(InvalidOptionError, match="no topic nowhere"):
-        plan_leaders(view, [], topics=["nowhere"])
-    with pytest.raises(InvalidOptionError, match="levels is 0"):
-        plan_leaders(view, [], levels=0)
-    with pytest.raises(InvalidOptionError, match="two readers are named g"):
-        plan_leaders(view, [ConsumerDemand("g", ORDERS, {}), ConsumerDemand("g", ORDERS, {})])
+def demand(count: object = 1, weight: float = 1.0) -> ConsumerDemand:
+    return ConsumerDemand("g", ORDERS, {"a": count}, weight)  # type: ignore[dict-item]
+
+
+def kept(weight: float = 1.0) -> CurrentAssignment:
+    partition = TopicPartition("orders", 0)
+    return CurrentAssignment("g", ORDERS, {partition: "a"}, {partition: weight})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topics": ["nowhere"]}, "no topic nowhere"),
+        ({"levels": 0}, "levels is 0"),
+        *(({"max_imbalance": share}, f"max_imbalance is {share}") for share in (-1, INF, NAN)),
+        ({"max_byte_imbalance": -1}, "max_byte_imbalance is -1"),
+        ({"demands": [demand(), demand()]}, "two readers are named g"),
+        ({"demands": [demand()], "assignments": [kept()]}, "two readers are named g"),
+        ({"writers": [WriterDemand("w", {})] * 2}, "two writers are named w"),
+    ],
+)
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        plan_leaders(six_brokers(6), **options)
+
+
+def test_invalid_demands_are_rejected() -> None:
     for count in (-1, True, 1.5):
-        with pytest.raises(InvalidOptionError, match="consumers in rack a"):
-            ConsumerDemand("g", ORDERS, {"a": count})  # type: ignore[dict-item]
-    for weight in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidOptionError, match="weight of g"):
-            ConsumerDemand("g", ORDERS, {"a": 1}, weight)
+        with pytest.raises(InvalidOptionError, match="consumers in rack a: give a whole number"):
+            demand(count)
+    for weight in (0.0, -1.0, NAN, INF):
+        with pytest.raises(InvalidOptionError, match="the weight of g is"):
+            demand(weight=weight)
+        with pytest.raises(InvalidOptionError, match="the weight of orders-0 for g is"):
+            kept(weight)
+    with pytest.raises(InvalidOptionError, match="writes -1 to t from rack a"):
+        WriterDemand("w", {"t": {"a": -1}})
 
 
 def test_groups_are_connected_through_others() -> None:

@@ -34,18 +34,20 @@ def test_one_class_of_topics_is_optimal_at_every_rank(block: int, groups: int) -
         assert (layout.locality_proved and layout.balance_proved) or groups > 1
 
 
-def test_several_classes_are_optimal_in_locality() -> None:
+@pytest.mark.parametrize(("first", "second"), [("t", "su"), ("ts", "su")])
+def test_what_is_proved_of_several_classes_is_optimal(first: str, second: str) -> None:
+    """Without a common topic, locality is always proved."""
     gaps = 0
     for seed in range(60):
         rng = random.Random(seed)
         view = random_view(rng, rng.randint(2, 6), "tsu")
-        readers = [random_readers(rng, "1", "t"), random_readers(rng, "2", "su")]
+        readers = [random_readers(rng, "1", first), random_readers(rng, "2", second)]
         layout = plan_leaders(view, readers)
         check_layout(view, readers, layout)
-        actual = value(view, readers, chosen(view, layout))
-        best = best_value(view, readers)
-        assert layout.locality_proved
-        assert actual[0] == best[0], f"seed {seed}: {view} {readers}"
+        actual, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
+        assert layout.locality_proved or (first, second) == ("ts", "su")
+        if layout.locality_proved:
+            assert actual[0] == best[0], f"seed {seed}: {view} {readers}"
         if layout.balance_proved:
             assert actual[1] == best[1], f"seed {seed}: {view} {readers}"
         gaps += actual != best
@@ -62,21 +64,6 @@ def test_balance_that_is_not_optimal_is_not_reported_as_proved(seed: int) -> Non
     assert actual[0] == best[0]
     assert actual[1] > best[1], "the balance of this seed is optimal: use another seed"
     assert not layout.balance_proved
-
-
-def test_locality_that_is_not_optimal_is_not_reported_as_proved() -> None:
-    gaps = 0
-    for seed in range(60):
-        rng = random.Random(seed)
-        view = random_view(rng, rng.randint(2, 6), "tsu")
-        readers = [random_readers(rng, "1", "ts"), random_readers(rng, "2", "su")]
-        layout = plan_leaders(view, readers)
-        check_layout(view, readers, layout)
-        actual, best = value(view, readers, chosen(view, layout)), best_value(view, readers)
-        if layout.locality_proved:
-            assert actual[0] == best[0], f"seed {seed}: {view} {readers}"
-        gaps += actual[0] != best[0]
-    assert gaps <= 3
 
 
 def test_a_search_that_is_cut_short_is_not_reported_as_proved(

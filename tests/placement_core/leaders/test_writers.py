@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from partitioners.choice import PartitionChooser
-from placement_core import Broker, ClusterView, InvalidOptionError, TopicPartition, parse_rack
+from placement_core import Broker, ClusterView, TopicPartition, parse_rack
 from placement_core.leaders import (
     ConsumerDemand,
     CurrentAssignment,
@@ -363,8 +363,3 @@ def test_the_heavier_of_writers_and_owners_decides() -> None:
         reader = CurrentAssignment("g", frozenset("t"), {t0: "c"}, {t0: weight})
         layout = plan_leaders(view, assignments=[reader], writers=writers)
         assert led(view, layout) == {rack: 1}
-
-
-def test_an_amount_that_is_negative_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="writes -1 to t from rack a"):
-        WriterDemand("w", {"t": {"a": -1}})

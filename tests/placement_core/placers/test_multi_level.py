@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from placement_core import PlacementSpec, ReplicaLists
+from placement_core import PlacementSpec
 from placement_core.placers import (
     MissingRacksError,
     MultiLevelPlacer,
@@ -44,10 +44,6 @@ def tree_of(*shape: list[int]) -> dict[int, str]:
     return dict(enumerate(racks))
 
 
-def replicas_of(layout: ReplicaLists, racks: dict[int, str]) -> dict[int, int]:
-    return counts(racks, (broker for row in layout for broker in row))
-
-
 @given(rack_trees(), st.integers(1, 9), st.integers(1, 40), seeds)
 def test_any_tree(racks: dict[int, str], replicas: int, partitions: int, seed: int) -> None:
     replicas = min(replicas, len(racks))
@@ -79,47 +75,31 @@ def test_even_trees_are_even(shape: list[int], replicas: int, partitions: int, s
     check_replicas(placed, racks, slack=int(partitions * replicas % len(racks) > 0))
 
 
-@pytest.mark.parametrize("seed", range(4))
-class TestUnevenTrees:
-    """Brokers get equal shares as far as the spread permits."""
-
-    def test_a_room_with_one_broker(self, seed: int) -> None:
-        racks = tree_of([9, 1], [5, 5], [5, 5])
-        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(120, 3), cluster(racks))
+@pytest.mark.parametrize(
+    ("racks", "partitions", "replicas", "expected"),
+    [
+        # A room with one broker.
+        (tree_of([9, 1], [5, 5], [5, 5]), 120, 3, [12] * 30),
+        # A data centre that every partition uses.
+        (tree_of([1], [5]), 60, 2, [60] + [12] * 5),
+        # More replicas than a data centre has brokers, and as many as there are brokers.
+        (tree_of([1], [2], [8]), 88, 6, [88] * 3 + [33] * 8),
+        (tree_of([1], [2, 1]), 8, 4, [8] * 4),
+        # Racks with missing levels.
+        ({0: "/d", 1: "/d/r", 2: "/d/r", 3: "e", 4: "/e"}, 10, 3, None),
+    ],
+)
+def test_brokers_of_uneven_trees_get_equal_shares(
+    racks: dict[int, str], partitions: int, replicas: int, expected: list[int] | None
+) -> None:
+    for seed in range(4):
+        spec = PlacementSpec(partitions, replicas)
+        placed = MultiLevelPlacer(seed=seed).place(spec, cluster(racks))
+        check_form(placed, partitions, replicas, racks)
         check_tree(placed, racks)
         check_leaders(placed, racks)
-        check_replicas(placed, racks)
-
-    def test_a_data_centre_that_every_partition_uses(self, seed: int) -> None:
-        racks = tree_of([1], [5])
-        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(60, 2), cluster(racks))
-        check_leaders(placed, racks)
-        assert replicas_of(placed, racks) == {0: 60, 1: 12, 2: 12, 3: 12, 4: 12, 5: 12}
-
-    def test_more_replicas_than_a_data_centre_has_brokers(self, seed: int) -> None:
-        racks = tree_of([1], [2], [8])
-        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(88, 6), cluster(racks))
-        check_form(placed, 88, 6, racks)
-        check_tree(placed, racks)
-        check_leaders(placed, racks)
-        assert replicas_of(placed, racks) == {
-            0: 88,
-            1: 88,
-            2: 88,
-            **dict.fromkeys(range(3, 11), 33),
-        }
-
-    def test_as_many_replicas_as_brokers(self, seed: int) -> None:
-        racks = tree_of([1], [2, 1])
-        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(8, 4), cluster(racks))
-        check_form(placed, 8, 4, racks)
-        check_leaders(placed, racks)
-
-    def test_racks_with_missing_levels(self, seed: int) -> None:
-        racks = {0: "/d", 1: "/d/r", 2: "/d/r", 3: "e", 4: "/e"}
-        placed = MultiLevelPlacer(seed=seed).place(PlacementSpec(10, 3), cluster(racks))
-        check_tree(placed, racks)
-        check_leaders(placed, racks)
+        on_brokers = counts(racks, chain.from_iterable(placed))
+        assert expected is None or list(on_brokers.values()) == expected
 
 
 @given(rack_trees(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 24), seeds)

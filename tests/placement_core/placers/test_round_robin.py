@@ -141,17 +141,6 @@ def test_the_derived_shift_reproduces_most_lists(
     assert rotation.most_likely_shift(rows, start) == expected
 
 
-@pytest.mark.parametrize("racks", [3, 200, 1], ids="{} racks".format)
-def test_a_partition_added_on_1000_brokers_continues_the_layout(racks: int) -> None:
-    """The shift is derived from the partitions present; benchmarks.placement times the same."""
-    view = cluster([f"r{broker % racks}" for broker in range(1_000)])
-    present = RackAlternatingPlacer(seed=1).place(PlacementSpec(100, 3, topic="t"), view)
-    view = cluster({broker.id: broker.rack for broker in view.brokers}, t=present)
-    spec = PlacementSpec(1, 3, topic="t", first_partition=100)
-    placed = RackAlternatingPlacer(seed=2).place(spec, view)
-    assert placed == RackAlternatingPlacer(seed=1).place(spec, cluster([*view.racks().values()]))
-
-
 @given(rack_sizes(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 30), seeds)
 def test_added_replicas_equal_those_of_a_new_topic(
     racks: dict[int, str], first: int, second: int, partitions: int, seed: int

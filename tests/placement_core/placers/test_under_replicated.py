@@ -1,15 +1,15 @@
-"""UnderReplicatedPlacer: topics on fewer brokers than replicas (KIP-409)."""
+"""Topics on fewer brokers than replicas, and filling their placeholders later (KIP-409)."""
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_core import (
-    InvalidOptionError,
-    PlacementSpec,
-)
+from placement_core import Broker, InvalidOptionError, PlacementSpec, TopicPartition, parse_rack
 from placement_core.cluster import placeholders, with_placeholders, without_placeholders
 from placement_core.placers import (
     LikeTopicPlacer,
@@ -22,12 +22,12 @@ from placement_core.placers import (
     UnderReplicatedPlacer,
     place,
 )
-from tests.support.placement import (
-    FixedPlacer,
-    check_form,
-    check_racks,
-    cluster,
+from placement_core.placers.under_replicated import (
+    ReplicationTarget,
+    counted_replicas,
+    fill_placeholders,
 )
+from tests.support.placement import FixedPlacer, check_form, check_racks, cluster
 
 PLACERS: list[ReplicaPlacer] = [
     SimplePlacer(seed=3),
@@ -41,15 +41,6 @@ def test_the_example_of_kip_409() -> None:
     assert place(PlacementSpec(2, 3), alone, UnderReplicatedPlacer()) == ((1, -1, -2), (1, -1, -2))
 
 
-def test_one_of_three_racks_is_down() -> None:
-    placed = place(
-        PlacementSpec(4, 3),
-        cluster({0: "a", 1: "b"}),
-        UnderReplicatedPlacer(RackAlternatingPlacer(start_index=0), min_insync_replicas=2),
-    )
-    assert placed == ((0, 1, -1), (1, 0, -1), (0, 1, -1), (1, 0, -1))
-
-
 @pytest.mark.parametrize("min_insync", [2, 3, 9])
 def test_fewer_brokers_than_min_insync_replicas_are_refused(min_insync: int) -> None:
     needed = min(min_insync, 3)
@@ -61,16 +52,6 @@ def test_fewer_brokers_than_min_insync_replicas_are_refused(min_insync: int) -> 
         )
     assert f"min.insync.replicas {min_insync}" in str(error.value)
     assert "there are 1 live brokers (broker 4)" in str(error.value)
-
-
-def test_min_insync_replicas_is_capped_at_the_replication_factor() -> None:
-    placer = UnderReplicatedPlacer(SimplePlacer(start_index=0), min_insync_replicas=3)
-    assert place(PlacementSpec(1, 1), cluster("a"), placer) == ((0,),)
-    with pytest.raises(PlacementError, match="2 in-sync replicas"):
-        place(PlacementSpec(1, 2), cluster("a"), placer)
-
-
-def test_a_cluster_without_live_brokers_is_refused() -> None:
     with pytest.raises(PlacementError, match=r"there are 0 live brokers \(none\)"):
         place(PlacementSpec(1, 3), cluster({}), UnderReplicatedPlacer())
 
@@ -81,11 +62,6 @@ def test_only_the_requested_brokers_count() -> None:
     assert all(set(row) == {4, 5, -1} and row[-1] == -1 for row in placed)
     with pytest.raises(PlacementError, match="broker 9 requested"):
         place(PlacementSpec(1, 3), view, UnderReplicatedPlacer(), broker_ids=[9])
-
-
-def test_too_few_brokers_are_an_error_without_the_placer() -> None:
-    with pytest.raises(PlacementError, match="replication factor 3 on 2 brokers"):
-        place(PlacementSpec(1, 3), cluster("ab"))
 
 
 @pytest.mark.parametrize("placer", PLACERS, ids=lambda each: type(each).__name__)
@@ -164,3 +140,127 @@ def test_placeholders_are_counted_from_minus_one() -> None:
     assert placeholders(0) == ()
     assert with_placeholders((7, -1, 3), 5) == (7, 3, -1, -2, -3)
     assert with_placeholders((7, 3), 1) == (7, 3)
+
+
+# ---- Filling placeholders.
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Lists = dict[TopicPartition, tuple[int, ...]]
+
+
+def test_ties_are_broken_by_fewest_replicas() -> None:
+    view = cluster("abcc", t=((0, 1),) * 4, u=((2,),))
+    wanted = {TopicPartition("t", number): ReplicationTarget(3) for number in range(4)}
+    assert [row[-1] for row in fill_placeholders(view, wanted).values()] == [3, 2, 3, 2]
+
+
+def test_a_replica_on_a_dead_broker_still_covers_its_rack() -> None:
+    view = cluster({0: "a", 2: "b", 3: "c"}, t=((0, 1),))
+    assert fill_placeholders(
+        view, {T0: ReplicationTarget(3)}, offline_brokers=[Broker(1, "b")]
+    ) == {T0: (0, 1, 3)}
+
+
+def test_reassigning_and_deleted_partitions_are_not_filled() -> None:
+    view = cluster("abc", t=((0,), (1,)))
+    wanted = {
+        T0: ReplicationTarget(3),
+        T1: ReplicationTarget(3),
+        TopicPartition("gone", 0): ReplicationTarget(3),
+    }
+    assert list(fill_placeholders(view, wanted, reassigning=[T0])) == [T1]
+
+
+def test_a_temporary_replica_on_a_dead_broker_is_replaced() -> None:
+    wanted = {T0: ReplicationTarget(3, frozenset({2, 3}))}
+    assert fill_placeholders(cluster("ab", t=((0, 1, 2),)), wanted) == {}
+    joined = cluster({0: "a", 1: "b", 5: "c"}, t=((0, 1, 2),))
+    assert fill_placeholders(joined, wanted) == {T0: (0, 1, 5)}
+    assert fill_placeholders(cluster({0: "a", 5: "c"}, t=((0, 2, 3),)), wanted) == {T0: (0, 5, 2)}
+
+
+def test_a_temporary_replica_on_a_live_broker_is_counted() -> None:
+    wanted = ReplicationTarget(3, frozenset({2}))
+    view = cluster("abcd", t=((0, 1, 2),))
+    assert fill_placeholders(view, {T0: wanted}) == {}
+    assert counted_replicas((0, 1, 2, -1), wanted, {0, 1, 2}) == (0, 1, 2)
+    assert counted_replicas((0, 1, 2, -1), wanted, {0, 1}) == (0, 1)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[dict[int, str | None], Lists, dict[TopicPartition, int]]:
+    """Draw the racks of all brokers, replica lists, and the target size of each list."""
+    rack = st.sampled_from(["/x/1", "/x/2", "/y/1", "/y/2", "/z", None])
+    racks = draw(st.dictionaries(st.integers(0, 12), rack, min_size=1, max_size=7))
+    ids = sorted(racks)
+    lists: Lists = {}
+    factors = {}
+    for number in range(draw(st.integers(1, 5))):
+        row = draw(st.permutations(ids))[: draw(st.integers(1, len(ids)))]
+        lists[TopicPartition("t", number)] = tuple(row)
+        factors[TopicPartition("t", number)] = draw(st.integers(len(row), 8))
+    return racks, lists, factors
+
+
+@given(clusters(), st.data())
+def test_any_sequence_of_broker_failures(
+    drawn: tuple[dict[int, str | None], Lists, dict[TopicPartition, int]], data: st.DataObject
+) -> None:
+    """Brokers do not repeat, added ones are live, and a second call changes nothing."""
+    racks, lists, factors = drawn
+    wanted = {tp: ReplicationTarget(factor) for tp, factor in factors.items()}
+    for _ in range(4):
+        live = data.draw(st.sets(st.sampled_from(sorted(racks))))
+        down = [Broker(each, racks[each]) for each in sorted(racks.keys() - live)]
+        view = cluster({each: racks[each] for each in sorted(live)}, t=tuple(lists.values()))
+        filled = fill_placeholders(view, wanted, offline_brokers=down)
+        for tp, row in filled.items():
+            before = lists[tp]
+            assert row[: len(before)] == before, "present replicas were removed"
+            assert len(set(row)) == len(row) <= factors[tp]
+            assert set(row[len(before) :]) <= live
+            check_spread(racks, live, before, row)
+        for tp, before in lists.items():
+            row = filled.get(tp, before)
+            assert len(row) == min(factors[tp], len(live.union(before)))
+        lists = {**lists, **filled}
+        again = cluster({each: racks[each] for each in sorted(live)}, t=tuple(lists.values()))
+        assert fill_placeholders(again, wanted, offline_brokers=down) == {}, (
+            "the second call changed something"
+        )
+        shuffled = replace(again, brokers=again.brokers[::-1])
+        assert (
+            fill_placeholders(
+                replace(shuffled, replicas=view.replicas), wanted, offline_brokers=down
+            )
+            == filled
+        )
+
+
+def check_spread(
+    racks: dict[int, str | None], live: set[int], before: tuple[int, ...], row: tuple[int, ...]
+) -> None:
+    """Assert that each added broker's rack has the fewest replicas, the widest level first."""
+    for end in range(len(before), len(row)):
+        present, chosen = row[:end], row[end]
+        for other in live - set(present):
+            assert replicas_per_level(racks, present, chosen) <= replicas_per_level(
+                racks, present, other
+            )
+
+
+def replicas_per_level(
+    racks: dict[int, str | None], present: tuple[int, ...], broker: int
+) -> tuple[int, ...]:
+    """Return the number of present replicas in the broker's rack at each level, widest first.
+
+    Return the number of all present replicas if the broker's rack is unknown.
+    """
+    path = parse_rack(racks[broker])
+    if path is None:
+        return (len(present),)
+    depth = max(len(parse_rack(rack) or ()) for rack in racks.values())
+    paths = [known for each in present if (known := parse_rack(racks[each])) is not None]
+    return tuple(
+        Counter(other[: level + 1] for other in paths)[path[: level + 1]] for level in range(depth)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from unittest.mock import Mock
 
 import pytest
@@ -10,6 +11,7 @@ from placement_core import PlacementSpec
 from placement_core.placers import (
     MultiLevelPlacer,
     RackAlternatingPlacer,
+    ReplicaPlacer,
     SimplePlacer,
     UnderReplicatedPlacer,
 )
@@ -32,44 +34,32 @@ def test_brokers_alternate(racks: dict[int, str], order: tuple[int, ...]) -> Non
     assert RackRotation.of(candidates(spec, cluster(racks), None)).order == order
 
 
-def test_twelve_partitions_on_six_brokers() -> None:
-    placed = AT_THE_START.place(PlacementSpec(12, 3), cluster(SIX))
-    assert placed == layout(f"{FIRST_ROUND} {SECOND_ROUND}")
-
-
-def test_the_order_of_brokers_in_the_view_does_not_matter() -> None:
-    view = cluster(dict(reversed(SIX.items())))
-    assert AT_THE_START.place(PlacementSpec(6, 3), view) == layout(FIRST_ROUND)
-
-
-def test_a_rack_of_one_broker() -> None:
-    view = cluster({0: "rack1", 1: "rack2", 2: "rack2"})
-    assert AT_THE_START.place(PlacementSpec(3, 2), view) == layout("01 10 20")
-
-
-@pytest.mark.parametrize("placer", [AT_THE_START, SimplePlacer(start_index=0, shift=0)])
-def test_no_racks(placer: RackAlternatingPlacer | SimplePlacer) -> None:
-    assert placer.place(PlacementSpec(10, 3), cluster([None] * 5)) == layout(WITHOUT_RACKS)
-
-
-def test_the_simple_placer_ignores_racks() -> None:
-    placer = SimplePlacer(start_index=0, shift=0)
-    assert placer.place(PlacementSpec(10, 3), cluster("aabbb")) == layout(WITHOUT_RACKS)
-
-
-def test_start_and_shift() -> None:
-    view = cluster(SIX)
-    shifted = RackAlternatingPlacer(start_index=0, shift=1).place(PlacementSpec(6, 3), view)
-    assert shifted == layout(SECOND_ROUND)
-    started = RackAlternatingPlacer(start_index=2, shift=0).place(PlacementSpec(4, 3), view)
-    assert started == layout(FIRST_ROUND)[2:]
-    assert RackAlternatingPlacer(start_index=2).place(PlacementSpec(4, 3), view) == started
-
-
-def test_multi_level() -> None:
-    racks = ["/dc1/r1", "/dc1/r2", "/dc2/r1", "/dc2/r2", "/dc3/r1", "/dc3/r2"]
-    placed = MultiLevelPlacer(seed=1).place(PlacementSpec(12, 3), cluster(racks))
-    assert placed == layout("035 314 420 513 142 250 512 153 204 413 052 304")
+@pytest.mark.parametrize(
+    ("placer", "racks", "spec", "expected"),
+    [
+        (AT_THE_START, SIX, (12, 3), f"{FIRST_ROUND} {SECOND_ROUND}"),
+        # The order of brokers in the view does not matter.
+        (AT_THE_START, dict(reversed(SIX.items())), (6, 3), FIRST_ROUND),
+        # A rack of one broker.
+        (AT_THE_START, {0: "rack1", 1: "rack2", 2: "rack2"}, (3, 2), "01 10 20"),
+        (AT_THE_START, [None] * 5, (10, 3), WITHOUT_RACKS),
+        (SimplePlacer(start_index=0, shift=0), [None] * 5, (10, 3), WITHOUT_RACKS),
+        (SimplePlacer(start_index=0, shift=0), "aabbb", (10, 3), WITHOUT_RACKS),
+        (RackAlternatingPlacer(start_index=0, shift=1), SIX, (6, 3), SECOND_ROUND),
+        (RackAlternatingPlacer(start_index=2, shift=0), SIX, (4, 3), "154 542 420 203"),
+        (RackAlternatingPlacer(start_index=2), SIX, (4, 3), "154 542 420 203"),
+        (
+            MultiLevelPlacer(seed=1),
+            [f"/dc{1 + n // 2}/r{1 + n % 2}" for n in range(6)],
+            (12, 3),
+            "035 314 420 513 142 250 512 153 204 413 052 304",
+        ),
+    ],
+)
+def test_worked_tables(
+    placer: ReplicaPlacer, racks: Sequence[str | None], spec: tuple[int, int], expected: str
+) -> None:
+    assert placer.place(PlacementSpec(*spec), cluster(racks)) == layout(expected)
 
 
 def test_ring() -> None:

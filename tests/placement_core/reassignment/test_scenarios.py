@@ -32,9 +32,37 @@ def loads(target: dict[TopicPartition, tuple[int, ...]]) -> Counter[int]:
     return Counter(broker for row in target.values() for broker in row)
 
 
-def test_an_even_layout_is_unchanged() -> None:
-    plan = plan_reassignment(cluster())
-    assert (plan.moves, plan.copies, plan.leader_changes) == ((), 0, 0)
+def with_brokers(*added: Broker, without: int | None = None) -> ClusterView:
+    view = cluster()
+    staying = tuple(broker for broker in view.brokers if broker.id != without)
+    return replace(view, brokers=(*staying, *added))
+
+
+@pytest.mark.parametrize(
+    ("view", "drain", "copies", "expected"),
+    [
+        (cluster(), [], 0, [6, 6, 6, 6, 6, 6]),
+        (cluster().without_racks(), [], 0, [6, 6, 6, 6, 6, 6]),
+        # Only the replicas of a broker that is drained or missing are copied.
+        (cluster(), [1], 6, [12, 0, 6, 6, 6, 6]),
+        (with_brokers(without=1), [], 6, [12, 0, 6, 6, 6, 6]),
+        # A new broker takes a share from its rack, a new rack takes one from all racks.
+        (with_brokers(Broker(6, "a")), [], 4, [4, 4, 6, 6, 6, 6, 4]),
+        (with_brokers(Broker(6, "d"), Broker(7, "d")), [], 8, None),
+    ],
+)
+def test_brokers_that_leave_or_join(
+    view: ClusterView, drain: list[int], copies: int, expected: list[int] | None
+) -> None:
+    plan = plan_reassignment(view, drain=drain)
+    check_reassignment(view, dict.fromkeys(view.replicas, 3), drain, plan)
+    assert plan.copies == copies
+    assert bool(plan.moves) == bool(copies)
+    on_brokers = loads(dict(plan.target))
+    if expected is None:
+        assert set(on_brokers.values()) <= {4, 5}
+    else:
+        assert [on_brokers[broker] for broker in range(len(expected))] == expected
 
 
 def test_rack_rules_do_not_hold_if_racks_are_ignored() -> None:
@@ -43,37 +71,6 @@ def test_rack_rules_do_not_hold_if_racks_are_ignored() -> None:
     view = replace(view, replicas={TopicPartition("t", n): (2 * n, 2 * n + 1) for n in (0, 1)})
     assert plan_reassignment(view).copies > 0
     assert plan_reassignment(view, ignore_racks=True).copies == 0
-
-
-def test_draining_a_broker_copies_only_its_replicas() -> None:
-    view = cluster()
-    plan = plan_reassignment(view, drain=[1])
-    check_reassignment(view, dict.fromkeys(view.replicas, 3), (1,), plan)
-    assert plan.copies == 6
-    assert loads(dict(plan.target)) == {0: 12, 2: 6, 3: 6, 4: 6, 5: 6}
-
-
-def test_replicas_of_a_missing_broker_are_replaced() -> None:
-    view = cluster()
-    view = replace(view, brokers=tuple(b for b in view.brokers if b.id != 1))
-    plan = plan_reassignment(view)
-    assert plan.copies == 6
-    assert loads(dict(plan.target))[0] == 12
-
-
-def test_an_added_broker_takes_a_share_from_its_rack() -> None:
-    view = cluster()
-    plan = plan_reassignment(replace(view, brokers=(*view.brokers, Broker(6, "a"))))
-    assert plan.copies == 4
-    assert loads(dict(plan.target)) == {0: 4, 1: 4, 6: 4, 2: 6, 3: 6, 4: 6, 5: 6}
-
-
-def test_an_added_rack_takes_a_share_from_all_racks() -> None:
-    view = cluster()
-    extended = replace(view, brokers=(*view.brokers, Broker(6, "d"), Broker(7, "d")))
-    plan = plan_reassignment(extended)
-    assert plan.copies == 8
-    assert set(loads(dict(plan.target)).values()) <= {4, 5}
 
 
 def test_raising_the_factor_keeps_replicas_lowering_copies_none() -> None:
@@ -126,12 +123,6 @@ def test_rackless_brokers_get_nothing_and_keep_partitions() -> None:
     for change in ({"drain": [1]}, {"replication_factor": 2}):
         with pytest.raises(InvalidOptionError, match=r"on broker 5 without a rack.*--drain"):
             plan_reassignment(partly_known, **change)
-
-
-def test_no_rack_at_all_is_one_rack() -> None:
-    view = cluster()
-    rackless = replace(view, brokers=tuple(Broker(n) for n in range(6)))
-    assert plan_reassignment(rackless).copies == 0
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:
