@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from assignors.confluent.config import Configuration
-from assignors.confluent.events import CommitResult, kafka_exception
+from assignors.confluent.events import kafka_exception
 from assignors.confluent.member import GroupMember
 from assignors.confluent.offsets import (
     START_AT_COMMITTED,
@@ -37,10 +39,18 @@ _ARGUMENTS = ("message", "offsets", "async", "asynchronous")
 _ACTION = "Commit failed"
 
 
+@dataclass(frozen=True)
+class CommitResult:
+    """The error of a commit as a whole, and its partitions with their errors."""
+
+    error: KafkaError | None
+    partitions: list[TopicPartition]
+
+
 class OffsetCommitter:
     """Commits the offsets of one consumer, and stores them until they are committed.
 
-    ``report`` is called with the result of each asynchronous commit if there is an ``on_commit``.
+    ``report`` gets a function, which calls ``on_commit`` with the result of an asynchronous commit.
     """
 
     def __init__(
@@ -49,7 +59,7 @@ class OffsetCommitter:
         unreturned: UnreturnedRecords,
         configuration: Configuration,
         member: GroupMember,
-        report: Callable[[CommitResult], object],
+        report: Callable[[Callable[[], object]], object],
     ) -> None:
         self.report = report
         self._native = native
@@ -187,13 +197,10 @@ class OffsetCommitter:
         if error is None:
             self._record_native(partitions)
         automatic, self._native_commits = self._native_commits, max(0, self._native_commits - 1)
-        if not (automatic and error is not None and error.code() == KafkaError._NO_OFFSET):
-            self.call_on_commit(CommitResult(error, partitions))
-
-    def call_on_commit(self, result: CommitResult) -> None:
-        """Call the application's ``on_commit``, if there is one."""
+        if automatic and error is not None and error.code() == KafkaError._NO_OFFSET:
+            return
         if self._configuration.on_commit is not None:
-            self._configuration.on_commit(result.error, result.partitions)
+            self._configuration.on_commit(error, partitions)
 
     # ---- internals
 
@@ -258,8 +265,14 @@ class OffsetCommitter:
             done.set_result(CommitResult(None, partitions))
             return done
         future = self._start_commit(partitions, final=final)
-        if self._configuration.on_commit is not None:
-            future.add_done_callback(lambda done: self.report(done.result()))
+        on_commit = self._configuration.on_commit
+        if on_commit is not None:
+
+            def report(done: Future[CommitResult]) -> None:
+                result = done.result()
+                self.report(partial(on_commit, result.error, result.partitions))
+
+            future.add_done_callback(report)
         return future
 
     def _record_native(self, partitions: Iterable[TopicPartition]) -> None:

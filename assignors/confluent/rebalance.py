@@ -15,7 +15,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assignors.confluent.commits import OffsetCommitter
+from assignors.confluent.config import Configuration
 from assignors.confluent.events import RebalanceEvent, RebalanceKind, kafka_exception
+from assignors.confluent.member import GroupMember
 from assignors.confluent.offsets import (
     PartitionKey,
     is_partition_list,
@@ -33,24 +35,14 @@ _EAGER = (
 
 
 class PartitionAssignment:
-    """Applies rebalances, and the application's own assignments, to librdkafka.
-
-    cooperative
-        Whether the consumer's assignor is cooperative.
-    joined_cooperatively
-        Returns whether the group is cooperative; None before the first join.
-    offset_reset
-        auto.offset.reset.
-    """
+    """Applies rebalances, and the application's own assignments, to librdkafka."""
 
     def __init__(
         self,
         native: NativeConsumer,
         committer: OffsetCommitter,
-        *,
-        cooperative: bool,
-        joined_cooperatively: Callable[[], bool | None],
-        offset_reset: str,
+        configuration: Configuration,
+        member: GroupMember,
     ) -> None:
         self.callbacks: dict[RebalanceKind, RebalanceCallback] = {}
         self.owned: set[PartitionKey] | None = None
@@ -61,9 +53,9 @@ class PartitionAssignment:
         """When the last of these began, by `time.monotonic`."""
         self._native = native
         self._committer = committer
-        self._cooperative = cooperative
-        self._joined_cooperatively = joined_cooperatively
-        self._offset_reset = offset_reset
+        self._member = member
+        self._cooperative = configuration.cooperative
+        self._offset_reset = configuration.offset_reset
         self._event: RebalanceEvent | None = None
         self._assigned_by_user = False
         self._pending_commits: list[Future[Any]] = []
@@ -207,9 +199,9 @@ class PartitionAssignment:
         return self._event is not None and self._event.kind is RebalanceKind.LOST
 
     def _require_eager(self, action: str) -> None:
-        if self._joined_cooperatively() is True:
+        if self._cooperative and self._member.has_joined:
             raise kafka_exception(KafkaError._STATE, action)
 
     def _require_cooperative(self) -> None:
-        if self._joined_cooperatively() is False:
+        if not self._cooperative and self._member.has_joined:
             raise KafkaException(KafkaError(KafkaError._STATE, _EAGER))

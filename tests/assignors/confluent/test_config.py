@@ -9,11 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from assignors import RefreshPolicy
-from assignors.client_assignor import ClientAssignor
 from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
-    Configuration,
     collects_statistics,
     group_metadata,
     librdkafka_config,
@@ -21,8 +19,6 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
-from assignors.confluent.connection import CoordinatorConnection
-from assignors.confluent.events import EventQueue
 from assignors.rack_discovery import discover
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -36,11 +32,6 @@ def refused(function: Any, *arguments: Any) -> str:
     error = caught.value.args[0]
     assert error.code() == KafkaError._INVALID_ARG
     return str(error.str())
-
-
-def assignor_of(configuration: Configuration) -> ClientAssignor:
-    events = EventQueue()
-    return CoordinatorConnection(configuration, events, lambda: None, lambda: None).assignor
 
 
 def test_arguments_are_merged_as_by_confluent() -> None:
@@ -119,10 +110,8 @@ def test_options_go_to_the_assignor_and_not_to_librdkafka() -> None:
         "co_partitioned": False,
         "refresh": policy,
     }
-    assert assignor_of(configuration).refresh is policy
     assert librdkafka_config(GROUP | given, print) == librdkafka_config(GROUP, print)
     assert read_configuration(GROUP, {}).options == {}
-    assert assignor_of(read_configuration(GROUP, {})).refresh == RefreshPolicy()
 
 
 def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:

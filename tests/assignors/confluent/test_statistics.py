@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from assignors.confluent.events import RebalanceKind
 from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.statistics import complete_statistics, join_state
+from assignors.confluent.statistics import complete_statistics
 
 CGRP = {
     "state": "up",
@@ -61,20 +60,3 @@ def test_everything_else_stays(statistics: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"a": "\x01"', "[]", "3", "null", '"t"'])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert complete_statistics(text, CGRP, {}, read_committed=True) == text
-
-
-@pytest.mark.parametrize(
-    ("handling", "is_stable", "is_joining", "state"),
-    [
-        (None, False, False, "init"),
-        (None, False, True, "wait-join"),
-        (None, True, False, "steady"),
-        (RebalanceKind.ASSIGN, False, True, "wait-assign-call"),
-        (RebalanceKind.REVOKE, False, True, "wait-unassign-call"),
-        (RebalanceKind.LOST, False, False, "wait-unassign-call"),
-    ],
-)
-def test_the_state_of_the_join(
-    handling: RebalanceKind | None, is_stable: bool, is_joining: bool, state: str
-) -> None:
-    assert join_state(handling, is_stable=is_stable, is_joining=is_joining) == state
