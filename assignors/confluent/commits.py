@@ -121,7 +121,7 @@ class OffsetCommitter:
 
     def committed(self) -> dict[PartitionKey, Position]:
         """Return the last committed offsets, as far as these are known, without a request."""
-        return self._tracker.committed()
+        return dict(self._tracker.committed)
 
     def flush(self) -> None:
         """Wait for unanswered commits, for a session timeout at most, then cancel and log them."""
@@ -152,7 +152,7 @@ class OffsetCommitter:
         resumed = {
             key_of(partition) for partition in partitions if partition.offset in START_AT_COMMITTED
         }
-        self._tracker.record_committed({key: committed[key] for key in resumed & committed.keys()})
+        self._tracker.committed.update({key: committed[key] for key in resumed & committed.keys()})
 
     def on_revoke(self, keys: list[PartitionKey], *, lost: bool) -> Future[CommitResult] | None:
         """Partitions are about to leave librdkafka's assignment: commit them automatically.
@@ -242,7 +242,7 @@ class OffsetCommitter:
         }
 
         def on_response(code: int, codes: Mapping[PartitionKey, int]) -> None:
-            self._tracker.record_committed(
+            self._tracker.committed.update(
                 {key: offsets[key] for key, failed in codes.items() if not failed}
             )
             # As in librdkafka, the last error of a partition is that of the commit, and of all
@@ -277,7 +277,7 @@ class OffsetCommitter:
 
     def _record_native(self, partitions: Iterable[TopicPartition]) -> None:
         """Record what librdkafka has committed."""
-        self._tracker.record_committed(
+        self._tracker.committed.update(
             {
                 key_of(partition): position_of(partition)
                 for partition in partitions

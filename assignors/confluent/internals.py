@@ -71,11 +71,6 @@ GROUP_METADATA_MAGIC = b"CGMDv2:"
 @cache
 def check_clients() -> None:
     """Raise UnsupportedClientError if confluent-kafka or kafka-python lacks an internal."""
-    if VERSION < (2, 12):
-        raise UnsupportedClientError(
-            f"confluent-kafka {confluent_kafka.__version__} is older than rackward supports:"
-            f" install '{SUPPORTED}'"
-        )
     _check(INTERNALS)
     check_kafka_python()
     check_internals(

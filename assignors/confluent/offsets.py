@@ -12,7 +12,6 @@ read, so :class:`OffsetTracker` keeps the other two, by librdkafka's rules:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,71 +49,56 @@ class Position:
 
 
 class OffsetTracker:
-    """The stored and the committed offsets of one consumer. Thread-safe."""
+    """The stored and the committed offsets of one consumer.
+
+    Thread-safe: each access to a dictionary is one call of a method.
+    """
 
     def __init__(self, auto_store: bool) -> None:
+        self.committed: dict[PartitionKey, Position] = {}
+        """The last committed offsets, as far as these are known."""
         self._auto_store = auto_store
         self._stored: dict[PartitionKey, Position] = {}
-        self._committed: dict[PartitionKey, Position] = {}
-        self._lock = threading.Lock()
 
     def store(self, key: PartitionKey, position: Position) -> None:
         """Store an offset: the application's, or the position that a seek is about to reset.
 
         A logical offset, which is negative, clears what is stored.
         """
-        with self._lock:
-            if position.offset >= 0:
-                self._stored[key] = position
-            else:
-                self._stored.pop(key, None)
+        if position.offset >= 0:
+            self._stored[key] = position
+        else:
+            self._stored.pop(key, None)
 
     def forget_stored(self, keys: Iterable[PartitionKey]) -> None:
         """Drop the stored offsets: an assignment of these partitions begins or ends."""
-        with self._lock:
-            for key in keys:
-                self._stored.pop(key, None)
-
-    def record_committed(self, offsets: Mapping[PartitionKey, Position]) -> None:
-        """Record offsets that a broker has committed."""
-        with self._lock:
-            self._committed.update(offsets)
-
-    def committed(self) -> dict[PartitionKey, Position]:
-        """Return the last committed offsets, as far as these are known."""
-        with self._lock:
-            return dict(self._committed)
+        for key in keys:
+            self._stored.pop(key, None)
 
     def forget_committed(self, keys: Iterable[PartitionKey]) -> None:
         """Drop the committed offsets: other members may commit from now on."""
-        with self._lock:
-            for key in keys:
-                self._committed.pop(key, None)
+        for key in keys:
+            self.committed.pop(key, None)
 
     def stored(
         self, positions: Mapping[PartitionKey, Position | None]
     ) -> dict[PartitionKey, Position]:
         """Return the stored offsets of the partitions in ``positions`` (None: no position yet)."""
-        with self._lock:
-            stored = {}
-            for key, position in positions.items():
-                if self._auto_store and position is not None:
-                    stored[key] = position
-                elif key in self._stored:
-                    stored[key] = self._stored[key]
-            return stored
+        stored = {
+            key: position if self._auto_store and position is not None else self._stored.get(key)
+            for key, position in positions.items()
+        }
+        return {key: position for key, position in stored.items() if position is not None}
 
     def uncommitted(
         self, positions: Mapping[PartitionKey, Position | None]
     ) -> dict[PartitionKey, Position]:
         """Return the stored offsets that are after the last commit."""
-        stored = self.stored(positions)
-        with self._lock:
-            return {
-                key: position
-                for key, position in stored.items()
-                if position.is_after(self._committed.get(key))
-            }
+        return {
+            key: position
+            for key, position in self.stored(positions).items()
+            if position.is_after(self.committed.get(key))
+        }
 
 
 # ---- confluent's TopicPartition.

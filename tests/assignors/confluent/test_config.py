@@ -127,7 +127,7 @@ def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
 
 
 def test_invalid_values_are_left_for_librdkafka_to_refuse() -> None:
-    wrong = {"enable.auto.commit": "maybe", "on_commit": 5, 7: 8, "session.timeout.ms": []}
+    wrong = {"enable.auto.commit": "maybe", "on_commit": 5, "7": 8, "session.timeout.ms": []}
     config = librdkafka_config(GROUP | wrong, print)
     assert {name: config[name] for name in wrong} == wrong
 
