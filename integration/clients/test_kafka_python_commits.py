@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import CommitFailedError
 
 from assignors.kafka_python import (
@@ -123,38 +121,19 @@ def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits
     return Commits(outcomes.counts, count_decreases(history), len(reads), again)
 
 
-RACKWARD: dict[str, Strategies] = {
+STRATEGIES: dict[str, Strategies] = {
     "cooperative": lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)],
     "eager": lambda rack: [LeaderRackAwareRangeAssignor(rack=rack)],
 }
-KAFKA_PYTHON: dict[str, Strategies] = {
-    "cooperative": lambda _: [CooperativeStickyAssignor()],
-    "eager": lambda _: [RangePartitionAssignor()],
-}
 
 
-@pytest.mark.parametrize("protocol", RACKWARD)
+@pytest.mark.parametrize("protocol", STRATEGIES)
 def test_every_commit_succeeds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(cluster, KafkaPython(RACKWARD[protocol]))
+    commits = rebalance_while_committing(cluster, KafkaPython(STRATEGIES[protocol]))
     print(commits)
     assert {name.rpartition(" ")[2] for name in commits.outcomes} == {"committed"}
     assert {"loop: committed", "assigned: committed", "revoked: committed"} <= set(commits.outcomes)
     assert (commits.decreases, commits.read_again) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", KAFKA_PYTHON)
-def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(
-        cluster, KafkaPython(KAFKA_PYTHON[protocol], workarounds=False)
-    )
-    print(commits)
-    # It reads nothing during a rebalance, and cannot commit in a listener.
-    assert set(commits.outcomes) == {
-        "loop: committed",
-        "assigned: RuntimeError",
-        "revoked: RuntimeError",
-    }
 
 
 @pytest.mark.parametrize(

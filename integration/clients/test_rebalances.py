@@ -32,6 +32,7 @@ from integration.support.clients import (
     KafkaPython,
     MakeClient,
     PartitionId,
+    Strategies,
     partitions_of,
 )
 from integration.support.groups import (
@@ -65,16 +66,6 @@ def retained(before: Owned, now: Owned) -> set[PartitionId]:
 
 def tps_of(topics: Mapping[str, Sequence[int]]) -> frozenset[PartitionId]:
     return frozenset((topic, p) for topic, ps in topics.items() for p in ps)
-
-
-def check_reads(
-    group: ConsumerGroup, topic: str, sent: SteadyProducer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Assert that all acknowledged records are read in order, and once if commits succeeded."""
-    sent.stop()
-    everything_is_read(group.reads_of, topic, sent)
-    again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
-    assert not again or "OffsetCommit failed" in caplog.text
 
 
 def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str, str]) -> Plan:
@@ -184,7 +175,11 @@ def test_join_and_leave_of_an_eager_group(
         # The member that left had six; no other partition has to move.
         assert loads(now) == [7, 7, 7, 7, 8]
         assert len(retained(before, now)) == 30
-        check_reads(group, topic, sent, caplog)
+        sent.stop()
+        everything_is_read(group.reads_of, topic, sent)
+        # Once, if commits succeeded.
+        again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
+        assert not again or "OffsetCommit failed" in caplog.text
         everything_is_committed(cluster, group.id, sent)
     everything_is_committed(cluster, group.id, sent)
 
@@ -316,24 +311,41 @@ def roll(group: ConsumerGroup, client: MakeClient, partitions: Collection[Partit
 
 
 @pytest.mark.parametrize(
-    ("library_assignor", "our_assignor"),
+    ("make", "library_assignor", "our_assignor"),
     [
-        pytest.param(RangePartitionAssignor, LeaderRackAwareRangeAssignor, marks=pytest.mark.slow),
         pytest.param(
+            KafkaPython,
+            RangePartitionAssignor,
+            LeaderRackAwareRangeAssignor,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            KafkaPython,
             CooperativeStickyAssignor,
             LeaderRackAwareCooperativeStickyAssignor,
             marks=pytest.mark.slow,
         ),
-        (RangePartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
+        (KafkaPython, RangePartitionAssignor, LeaderRackAwareCooperativeStickyAssignor),
+        (AIOKafka, AIORange, assignors.aiokafka.LeaderRackAwareRangeAssignor),
+        (AIOKafka, AIOSticky, assignors.aiokafka.LeaderRackAwareCooperativeStickyAssignor),
     ],
-    ids=["range", "cooperative-sticky", "eager-to-cooperative"],
+    ids=[
+        "range",
+        "cooperative-sticky",
+        "eager-to-cooperative",
+        "aiokafka-range",
+        "aiokafka-sticky",
+    ],
 )
-def test_rolling_change_from_and_to_assignors_of_kafka_python(
-    cluster: Cluster, library_assignor: Any, our_assignor: Any
+def test_rolling_change_from_and_to_assignors_of_the_library(
+    cluster: Cluster,
+    make: Callable[[Strategies], MakeClient],
+    library_assignor: Any,
+    our_assignor: Any,
 ) -> None:
-    theirs = KafkaPython(lambda _: [library_assignor])
-    both = KafkaPython(lambda rack: [our_assignor(rack=rack), library_assignor])
-    ours = KafkaPython(lambda rack: [our_assignor(rack=rack)])
+    theirs = make(lambda _: [library_assignor])
+    both = make(lambda rack: [our_assignor(rack=rack), library_assignor])
+    ours = make(lambda rack: [our_assignor(rack=rack)])
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
     all_partitions = partitions_of(topic, 12)
     with (
@@ -343,53 +355,15 @@ def test_rolling_change_from_and_to_assignors_of_kafka_python(
         for name, rack in THREE.items():
             group.start(name, rack, client=theirs)
         group.settle(all_partitions)
-
-        def protocols() -> set[str]:
-            return {m.consumer._coordinator._generation.protocol for m in group.members.values()}
-
         roll(group, both, all_partitions)
         owned = roll(group, ours, all_partitions)
-        assert protocols() == {our_assignor.name}
         assert loads(owned) == [4] * 3
         assert off_rack(cluster, owned, THREE) == 0
-        roll(group, both, all_partitions)
-        owned = roll(group, theirs, all_partitions)
-        assert protocols() == {library_assignor.name}
-        assert loads(owned) == [4] * 3
+        if make is KafkaPython:
+            roll(group, both, all_partitions)
+            owned = roll(group, theirs, all_partitions)
+            assert loads(owned) == [4] * 3
         sent.stop()
         everything_is_read(group.reads_of, topic, sent)
-        everything_is_committed(cluster, group.id, sent)
-    everything_is_committed(cluster, group.id, sent)
-
-
-@pytest.mark.parametrize(
-    ("library_assignor", "our_assignor"),
-    [
-        (AIORange, assignors.aiokafka.LeaderRackAwareRangeAssignor),
-        (AIOSticky, assignors.aiokafka.LeaderRackAwareCooperativeStickyAssignor),
-    ],
-    ids=["range", "sticky"],
-)
-def test_rolling_change_from_assignors_of_aiokafka(
-    cluster: Cluster, library_assignor: Any, our_assignor: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    theirs = AIOKafka(lambda _: [library_assignor])
-    both = AIOKafka(lambda rack: [our_assignor(rack=rack), library_assignor])
-    ours = AIOKafka(lambda rack: [our_assignor(rack=rack)])
-    topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
-    all_partitions = partitions_of(topic, 12)
-    with (
-        SteadyProducer(cluster, topic, 12) as sent,
-        ConsumerGroup(cluster, topics=[topic]) as group,
-    ):
-        for name, rack in THREE.items():
-            group.start(name, rack, client=theirs)
-        group.settle(all_partitions)
-
-        roll(group, both, all_partitions)
-        owned = roll(group, ours, all_partitions)
-        assert loads(owned) == [4] * 3
-        assert off_rack(cluster, owned, THREE) == 0
-        check_reads(group, topic, sent, caplog)
         everything_is_committed(cluster, group.id, sent)
     everything_is_committed(cluster, group.id, sent)
