@@ -133,6 +133,10 @@ def test_a_timeout_and_a_late_response_are_failures(follower: Follower) -> None:
     follower.fetches.answered(NEAR, (), 110)
     assert follower.fetches.pending == {}
     assert [follower.choice(110.5), follower.choice(111.1)] == [LEADER, NEAR]
+    # Nothing is pending any more.
+    follower.fetches.answered(NEAR, {P0}, 111.2)
+    follower.fetches.failed(NEAR, 111.2)
+    assert follower.choice(111.3) == NEAR
 
 
 def test_metadata_is_needed_if_old_or_after_a_failure_or_timeout(follower: Follower) -> None:
