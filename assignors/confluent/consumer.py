@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from assignors.confluent.commits import OffsetCommitter
+from assignors.confluent.commits import OffsetCommitter, keys_of
 from assignors.confluent.config import (
     collects_statistics,
     group_metadata,
@@ -46,7 +46,6 @@ from assignors.confluent.events import (
 )
 from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
-from assignors.confluent.offsets import keys_of
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.rebalance import PartitionAssignment, RebalanceCallback
 from assignors.confluent.statistics import Statistics

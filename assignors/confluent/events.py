@@ -25,8 +25,25 @@ from confluent_kafka import (
 from kafka import errors as kafka_errors
 
 from assignors.confluent.internals import VERSION
-from assignors.confluent.offsets import PartitionKey, Position
 from assignors.kafka_python.commits import NoCoordinatorError
+
+PartitionKey = tuple[str, int]
+"""Topic and partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An offset, the leader epoch of the record before it (-1: unknown), and commit metadata."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+
+    def is_after(self, other: Position | None) -> bool:
+        """Return whether it is after ``other``. The epoch counts before the offset."""
+        if other is None:
+            return True
+        return (self.leader_epoch, self.offset) > (other.leader_epoch, other.offset)
 
 
 class RebalanceKind(Enum):

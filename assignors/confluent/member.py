@@ -25,9 +25,15 @@ from kafka.net.manager import KafkaConnectionManager
 from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.confluent.config import Configuration
 from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
-from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
+from assignors.confluent.events import (
+    EventQueue,
+    FatalEvent,
+    PartitionKey,
+    Position,
+    error_code,
+    error_message,
+)
 from assignors.confluent.logs import MEMBER_LOG_FILTER, MemberEventLoop
-from assignors.confluent.offsets import PartitionKey, Position
 from assignors.connection.properties import Secret
 from assignors.group_leader import format_error, format_traceback, log, sanitize
 from assignors.kafka_python.commits import (
@@ -44,17 +50,11 @@ if TYPE_CHECKING:
 JOIN_MS = 200
 """Milliseconds after which a thread that waits for a join checks for other work."""
 
-METADATA_MS = 2000
-"""Milliseconds to wait for the topics that a pattern may match, before they are requested again."""
-
 IDLE_SECONDS = 1.0
 """Seconds between the checks of a stable member."""
 
 JOIN_BACKOFF = 1.0
 """Seconds before a join is tried again after an error."""
-
-LEAVE_MS = 5000
-"""Milliseconds to send the LeaveGroup request."""
 
 MAX_LOG_MESSAGE = 2000
 """Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
@@ -87,7 +87,8 @@ class GroupMember:
         self._must_leave = False
         self._poll_overdue: float | None = None
         self._left_for_poll_timeout = False
-        self._fenced = False
+        self.is_fenced = False
+        """Whether another client has taken the instance id, which ends this member for good."""
         self.closing = False
         """Whether the consumer closes: no more joins are started."""
         self._work = threading.Event()
@@ -102,11 +103,6 @@ class GroupMember:
     def is_subscribed(self) -> bool:
         """Whether the group assigns the application's partitions, or still may."""
         return self._subscription is not None or self._applied_subscription is not None
-
-    @property
-    def is_fenced(self) -> bool:
-        """Whether another client has taken the instance id, which ends this member for good."""
-        return self._fenced
 
     @property
     def is_stable(self) -> bool:
@@ -169,7 +165,7 @@ class GroupMember:
         and the next owner starts at the offsets of this commit.
         """
         coordinator = self.coordinator
-        if self._fenced:
+        if self.is_fenced:
             return on_response(KafkaError._FATAL, {})
         if not offsets:
             return on_response(KafkaError._NO_OFFSET, {})
@@ -185,12 +181,15 @@ class GroupMember:
                 self._fence()
             return on_response(0, response)
 
+        def retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
+            return commit.member if code == REBALANCE_IN_PROGRESS else None
+
         commit = Commit(
             offsets,
             coordinator.member,
             time.monotonic() + timeout,
             respond,
-            retry_as=_retry_after_rebalance if final else None,
+            retry_as=retry_after_rebalance if final else None,
         )
         return coordinator.commits.put(commit)
 
@@ -258,12 +257,15 @@ class GroupMember:
         finally:
             if self.coordinator is not None:
                 self.coordinator.commits.close()
-                self._leave_before_exit(self.coordinator)
+                try:
+                    self.coordinator.shut_down()
+                except (kafka_errors.KafkaError, RuntimeError) as error:
+                    self._log_debug("LeaveGroup failed", error)
             self._close_client()
 
     def _step(self) -> float:
         """Take the next step towards the subscription. Return the seconds to pause then."""
-        if self._fenced or not self.is_subscribed:
+        if self.is_fenced or not self.is_subscribed:
             return IDLE_SECONDS
         try:
             if self.coordinator is None:
@@ -307,11 +309,7 @@ class GroupMember:
         if not self._bootstrap.is_done:
             return IDLE_SECONDS
         if not self._bootstrap.succeeded():
-            log.debug(
-                "group=%s bootstrap failed: %s",
-                self._configuration.group_id,
-                format_error(self._bootstrap.exception),
-            )
+            self._log_debug("bootstrap failed", self._bootstrap.exception)
             self._close_client()
             pause = self._connect_backoff
             self._connect_backoff = min(2 * pause, IDLE_SECONDS)
@@ -332,6 +330,9 @@ class GroupMember:
         )
         return 0.0
 
+    def _log_debug(self, problem: str, error: BaseException) -> None:
+        log.debug("group=%s %s: %s", self._configuration.group_id, problem, format_error(error))
+
     def _clear_auth_failures(self) -> None:
         """Have kafka-python try brokers again at which authentication failed."""
         if self._client is not None:
@@ -344,21 +345,19 @@ class GroupMember:
         try:
             self._net.run(self._manager.close)
         except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug(
-                "group=%s close failed: %s", self._configuration.group_id, format_error(error)
-            )
+            self._log_debug("close failed", error)
         client.close()
 
     def _advance(self, coordinator: GroupCoordinator) -> float:
         subscription = self._subscription
         if self._must_leave:
-            coordinator.revoke_and_leave(LEAVE_MS)
+            coordinator.revoke_and_leave()
             self._must_leave, self._applied_subscription = False, None
             return 0.0
         if subscription is None:
             return IDLE_SECONDS
         if subscription is not self._applied_subscription:
-            coordinator.subscribe(subscription, METADATA_MS)
+            coordinator.subscribe(subscription)
             self._applied_subscription = subscription
         if self._poll_overdue is not None:
             self._leave_for_poll_timeout(coordinator, self._poll_overdue)
@@ -374,7 +373,8 @@ class GroupMember:
             self._events.accept_rebalances()
             coordinator.lose_partitions()
             self._left_for_poll_timeout = False
-        if not coordinator.has_topics and not coordinator.has_joined:
+        has_topics = bool(coordinator.subscription.subscription)
+        if not has_topics and not coordinator.has_joined:
             return IDLE_SECONDS
         if pause := coordinator.seconds_to_rejoin:
             return pause
@@ -391,7 +391,7 @@ class GroupMember:
         self._events.put(error_message(KafkaError._MAX_POLL_EXCEEDED, reason))
         self._poll_overdue = None
         coordinator.rebalance_reason = "max.poll.interval.ms exceeded"
-        coordinator.leave(LEAVE_MS, permanently=False)
+        coordinator.leave(permanently=False)
 
     def _report_join_error(self, error: kafka_errors.KafkaError) -> None:
         self._clear_auth_failures()
@@ -402,25 +402,13 @@ class GroupMember:
             reason = f"JoinGroup failed: {KafkaError(code).str()}"
             self._events.put(error_message(code, reason))
         else:
-            log.debug("group=%s join failed: %s", self._configuration.group_id, format_error(error))
+            self._log_debug("join failed", error)
 
     def _fence(self) -> None:
-        if not self._fenced:
-            self._fenced = True
+        if not self.is_fenced:
+            self.is_fenced = True
             reason = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
             reason = f"Fatal error: {reason}: Fatal consumer error: {reason}"
             self._events.put(error_message(KafkaError._FATAL, reason))
             self._events.put(FatalEvent())
             self._wake()
-
-    def _leave_before_exit(self, coordinator: GroupCoordinator) -> None:
-        try:
-            coordinator.shut_down(LEAVE_MS)
-        except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug(
-                "group=%s LeaveGroup failed: %s", self._configuration.group_id, format_error(error)
-            )
-
-
-def _retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
-    return commit.member if code == REBALANCE_IN_PROGRESS else None

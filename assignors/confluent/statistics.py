@@ -16,9 +16,8 @@ from typing import Any
 
 from assignors.confluent.commits import OffsetCommitter
 from assignors.confluent.config import Configuration
-from assignors.confluent.events import RebalanceKind
+from assignors.confluent.events import PartitionKey, Position, RebalanceKind
 from assignors.confluent.member import GroupMember
-from assignors.confluent.offsets import PartitionKey, Position
 from assignors.confluent.rebalance import PartitionAssignment
 
 
@@ -48,18 +47,15 @@ def complete_statistics(
         partitions = _object(_object(topics.get(topic)).get("partitions"))
         fields = partitions.get(str(partition))
         if isinstance(fields, dict):
-            fields.update(_committed_fields(position, fields.get(end_field)))
+            end: Any = fields.get(end_field)
+            has_lag = isinstance(end, int) and 0 <= position.offset <= end
+            fields |= {
+                "commited_offset": position.offset,  # librdkafka writes this name too.
+                "committed_offset": position.offset,
+                "committed_leader_epoch": position.leader_epoch,
+                "consumer_lag": end - position.offset if has_lag else -1,
+            }
     return json.dumps(statistics, separators=(",", ":"))
-
-
-def _committed_fields(position: Position, end: object) -> dict[str, int]:
-    known = isinstance(end, int) and 0 <= position.offset <= end
-    return {
-        "commited_offset": position.offset,  # librdkafka writes this name too.
-        "committed_offset": position.offset,
-        "committed_leader_epoch": position.leader_epoch,
-        "consumer_lag": end - position.offset if known and isinstance(end, int) else -1,
-    }
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -15,15 +15,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from assignors.confluent.commits import OffsetTracker, next_position, with_errors
+from assignors.confluent.events import PartitionKey, Position
 from assignors.confluent.internals import VERSION
-from assignors.confluent.offsets import (
-    OffsetTracker,
-    PartitionKey,
-    Position,
-    next_position,
-    with_errors,
-    with_start_offsets,
-)
+from assignors.confluent.rebalance import with_start_offsets
 
 A, B = ("t", 0), ("t", 1)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.statistics import complete_statistics
+from assignors.confluent.events import PartitionKey, Position, RebalanceKind
+from assignors.confluent.statistics import Statistics, complete_statistics
 
 CGRP = {
     "state": "up",
@@ -60,3 +61,33 @@ def test_everything_else_stays(statistics: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["", "{", "no JSON", '{"a": "\x01"', "[]", "3", "null", '"t"'])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert complete_statistics(text, CGRP, {}, read_committed=True) == text
+
+
+@pytest.mark.parametrize(
+    ("handling", "is_stable", "is_joining", "state"),
+    [
+        (None, False, False, "init"),
+        (None, False, True, "wait-join"),
+        (None, True, False, "steady"),
+        (RebalanceKind.ASSIGN, False, True, "wait-assign-call"),
+        (RebalanceKind.REVOKE, False, True, "wait-unassign-call"),
+        (RebalanceKind.LOST, False, False, "wait-unassign-call"),
+    ],
+)
+def test_the_state_of_the_join(
+    handling: RebalanceKind | None, is_stable: bool, is_joining: bool, state: str
+) -> None:
+    coordinator = SimpleNamespace(
+        coordinator_id=1, rebalance_reason="", rebalance_in_progress=lambda: is_joining
+    )
+    member: Any = SimpleNamespace(
+        coordinator=coordinator, is_subscribed=True, is_stable=is_stable, closing=False
+    )
+    assignment: Any = SimpleNamespace(
+        handling=handling, rebalances=1, last_rebalance=None, owned=None
+    )
+    committer: Any = SimpleNamespace(committed=dict)
+    configuration: Any = SimpleNamespace(kafka_python={"isolation_level": "read_committed"})
+    statistics = Statistics(configuration, member, assignment, committer)
+    group = json.loads(statistics.complete("{}"))["cgrp"]
+    assert (group["state"], group["join_state"]) == ("up", state)
