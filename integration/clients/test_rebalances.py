@@ -90,81 +90,43 @@ def best_plan(cluster: Cluster, topic: str, before: Owned, members: Mapping[str,
     return plan
 
 
-def test_join_and_leave_of_a_cooperative_group(cluster: Cluster) -> None:
+@pytest.mark.parametrize("library", CLIENTS)
+def test_joins_and_leaves_move_the_fewest_partitions(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: str
+) -> None:
+    caplog.set_level(logging.INFO, log.name)
     topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
     all_partitions = partitions_of(topic, 36)
-    first = dict(list(SIX.items())[:5])
     with (
         SteadyProducer(cluster, topic, 36) as sent,
-        ConsumerGroup(cluster, topics=[topic]) as group,
+        ConsumerGroup(cluster, topics=[topic], client=CLIENTS[library]) as group,
     ):
-        for name, rack in first.items():
+        for name, rack in list(SIX.items())[:5]:
             group.start(name, rack)
         before = group.settle(all_partitions)
         time.sleep(1.0)
 
-        def change(act: Callable[[], object]) -> Owned:
+        def change(act: Callable[[], object], members: Mapping[str, str]) -> Owned:
             generation, started = group.generation, time.monotonic()
             act()
             now = group.settle(all_partitions, after=generation)
+            best = best_plan(cluster, topic, before, members)
+            assert off_rack(cluster, now, members) == best.off_rack
+            stayed = sum(len(before[name]) for name in before.keys() & members.keys())
+            assert stayed - len(retained(before, now)) == best.moved
+            if library == "aiokafka":
+                # Eager members own nothing during a rebalance, so one round is enough.
+                assert group.generation == generation + 1
+                (*_, line) = (r.getMessage() for r in caplog.records if r.name == log.name)
+                across = best.off_rack
+                assert f"off_rack={across} optimum={across} moved={best.moved} withheld=0" in line
+                return now
             time.sleep(0.5)
             ended = time.monotonic()
             assert group.generation - generation <= 2
             assert group.assigned_again(since=started) == []
             for tp in retained(before, now):
                 assert group.reads_of(tp).longest_gap(started, ended) < MAX_PAUSE_BUSY
-            return now
-
-        joined = change(lambda: group.start("c2", "c"))
-        assert loads(joined) == [6] * 6
-        assert off_rack(cluster, joined, SIX) == 0
-        # Every member ends with six local partitions, so it keeps its local ones and no other.
-        local_counts = {
-            name: len(partitions) - off_rack(cluster, {name: partitions}, SIX)
-            for name, partitions in before.items()
-        }
-        assert len(retained(before, joined)) == sum(
-            min(6, local) for local in local_counts.values()
-        )
-        before = joined
-        left = change(lambda: group.stop("b2"))
-        # The member that left had six; no other partition has to move.
-        assert loads(left) == [7, 7, 7, 7, 8]
-        assert len(retained(before, left)) == 30
-        sent.stop()
-        everything_is_read(group.reads_of, topic, sent)
-        everything_is_committed(cluster, group.id, sent)
-    everything_is_committed(cluster, group.id, sent)
-
-
-def test_join_and_leave_of_an_eager_group(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, log.name)
-    topic = create_topic(cluster, new_name("flow"), replicas_led_from(evenly(36)))
-    all_partitions = partitions_of(topic, 36)
-    five = dict(list(SIX.items())[:5])
-    with (
-        SteadyProducer(cluster, topic, 36) as sent,
-        ConsumerGroup(cluster, topics=[topic], client=CLIENTS["aiokafka"]) as group,
-    ):
-        for name, rack in five.items():
-            group.start(name, rack)
-        before = group.settle(all_partitions)
-
-        def change(act: Callable[[], object], members: Mapping[str, str]) -> Owned:
-            generation = group.generation
-            act()
-            now = group.settle(all_partitions, after=generation)
-            best = best_plan(cluster, topic, before, members)
-            across, moved = best.off_rack, best.moved
-            assert off_rack(cluster, now, members) == across
-            stayed = sum(len(before[name]) for name in before.keys() & members.keys())
-            assert stayed - len(retained(before, now)) == moved
-            # Eager members own nothing during a rebalance, so one round is enough.
-            assert group.generation == generation + 1
-            (*_, line) = (r.getMessage() for r in caplog.records if r.name == log.name)
-            assert f"off_rack={across} optimum={across} moved={moved} withheld=0" in line
             return now
 
         before = change(lambda: group.start("c2", "c"), SIX)
@@ -179,7 +141,8 @@ def test_join_and_leave_of_an_eager_group(
         everything_is_read(group.reads_of, topic, sent)
         # Once, if commits succeeded.
         again = sum(read_again(group.reads_of((topic, p))) for p in sent.acknowledged)
-        assert not again or "OffsetCommit failed" in caplog.text
+        failures = ("OffsetCommit failed", "revoked partitions were not committed")
+        assert not again or any(failure in caplog.text for failure in failures)
         everything_is_committed(cluster, group.id, sent)
     everything_is_committed(cluster, group.id, sent)
 
