@@ -154,7 +154,7 @@ def test_a_confluent_consumer_leaves_without_waiting(cluster: Cluster, how: str)
         consumer.subscribe([held.topic])
 
         def has_joined() -> bool:
-            coordinator = consumer._member._coordinator
+            coordinator = consumer._member.coordinator
             return coordinator is not None and is_parked(coordinator)
 
         deadline = time.monotonic() + TEST_TIMEOUT
@@ -166,7 +166,7 @@ def test_a_confluent_consumer_leaves_without_waiting(cluster: Cluster, how: str)
         getattr(consumer, how)()
         if how == "unsubscribe":
             # The application handles the revocation in poll; then the consumer leaves.
-            while consumer._member._coordinator.member_id:
+            while consumer._member.coordinator.member_id:
                 assert time.monotonic() - started < TEST_TIMEOUT
                 consumer.poll(0.05)
         print(f"confluent {how}: {time.monotonic() - started:.2f} s")
