@@ -29,11 +29,13 @@ class UnsupportedClientError(RackwardError):
     """The installed client library lacks an internal that an adapter relies on."""
 
 
-def unsupported_import(error: ImportError, library: str, supported: str) -> UnsupportedClientError:
-    """Return the error to raise if ``library`` lacks a module, or a name in one.
+def unsupported_import(error: ImportError, supported: str) -> UnsupportedClientError:
+    """Return the error to raise if a library lacks a module, or a name in one.
 
-    ``library`` is the name of the distribution; for ``supported`` see `check_internals`.
+    ``supported`` is the requirement that rackward was tested with, such as
+    ``kafka-python>=3.0.8,<3.1``.
     """
+    library = supported.partition(">=")[0]
     version = installed_version(library)
     return UnsupportedClientError(
         f"{library} {version} lacks what rackward imports ({error}): install '{supported}', or a"
@@ -41,14 +43,14 @@ def unsupported_import(error: ImportError, library: str, supported: str) -> Unsu
     )
 
 
-def check_internals(internals: Internals, *, library: str, version: str, supported: str) -> None:
+def check_internals(internals: Internals, supported: str) -> None:
     """Raise UnsupportedClientError for a release that is too old, or lacks a declaration.
 
-    ``library`` and ``version`` are those of the installed distribution; ``supported`` is the
-    requirement that rackward was tested with, such as ``kafka-python>=3.0.8,<3.1``.
+    For ``supported`` see `unsupported_import`.
     """
-    oldest = supported.partition(">=")[2].partition(",")[0]
-    if _release(version) < _release(oldest):
+    library, _, releases = supported.partition(">=")
+    version = installed_version(library)
+    if _release(version) < _release(releases.partition(",")[0]):
         raise UnsupportedClientError(
             f"{library} {version} is older than rackward supports: install '{supported}'"
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import aiokafka
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 
@@ -73,9 +72,7 @@ class RackAwareProducer(AIOKafkaProducer):  # type: ignore[misc]
         max_share: float = DEFAULT_MAX_SHARE,
         **settings: Any,
     ) -> None:
-        check_internals(
-            INTERNALS, library="aiokafka", version=aiokafka.__version__, supported=SUPPORTED
-        )
+        check_internals(INTERNALS, SUPPORTED)
         self._max_share = valid_max_share(max_share)
         self._rack = producer_rack(rack)
         self._topics: dict[str, _Topic] = {}

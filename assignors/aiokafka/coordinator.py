@@ -40,7 +40,7 @@ One group, several clients
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -137,7 +137,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             assignors = bind(assignors, lambda each: AIOKafkaBoundAssignor(each, self, client_rack))
             config = {**config, "assignors": assignors}
         super().__init__(client, subscription, **config)
-        self._metadata_poller = MetadataPoller(self)
+        self._leader_checks: asyncio.Task[None] | None = None
 
     @property
     def context(self) -> GroupContext:
@@ -166,7 +166,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         return response
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
-        self._metadata_poller.watch(None)
+        self._watch_leaders(None)
         self._schedule_revocation_check(0)
         await super()._on_join_prepare(previous_assignment)
 
@@ -204,10 +204,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             self.last_assignment.setdefault(topic, []).append(partition)
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
         if self._led is not None and self._led[0] == generation:
-            self._metadata_poller.watch(self._led[1])
+            self._watch_leaders(self._check_leaders(self._led[1]))
         bound = self._lookup_assignor(protocol)
         if self._leads_since_before_restart and isinstance(bound, AIOKafkaBoundAssignor):
-            self._metadata_poller.resume(bound)
+            self._watch_leaders(self._resume_leading(bound))
 
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         try:
@@ -229,7 +229,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         finally:
             # Afterwards: aiokafka completes a join in progress first, which may schedule more.
             self._schedule_revocation_check(0)
-            await self._metadata_poller.close()
+            checks = self._leader_checks
+            self._watch_leaders(None)
+            if checks is not None:
+                await asyncio.wait([checks])
 
     # ---- implementation
 
@@ -258,6 +261,48 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     def _unseen(self, topics: Iterable[str]) -> set[str]:
         return {topic for topic in topics if not self.cluster.partitions_for_topic(topic)}
+
+    def _watch_leaders(self, checks: Coroutine[Any, Any, None] | None) -> None:
+        """Run ``checks`` instead of those that run; None: run none."""
+        if self._leader_checks is not None:
+            self._leader_checks.cancel()
+        self._leader_checks = None if checks is None else asyncio.create_task(checks)
+
+    async def _check_leaders(self, monitor: LeaderMoveMonitor) -> None:
+        """Request metadata at an interval, and a rebalance if ``monitor`` judges it worth one."""
+        read, clock = partial(read_metadata, self.cluster), asyncio.get_running_loop().time
+        interval = monitor.interval
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                async with asyncio.timeout(interval):
+                    answered = await self.client.force_metadata_update()
+            except (TimeoutError, KafkaError) as error:
+                log.debug("group=%s: no metadata: %s", self.group_id, format_error(error))
+                continue
+            if answered and monitor.check(read, clock(), self.context):
+                self.request_rejoin()
+
+    async def _resume_leading(self, bound: AIOKafkaBoundAssignor) -> None:
+        """Check the leaders for a group that this member led when it restarted."""
+        context = self.context
+        try:
+            await self.client.force_metadata_update()
+            response = await self._send_req(DescribeGroupsRequest([self.group_id]))
+            ((error, _, state, _, _, members, *_),) = response.groups
+            if error:
+                raise for_code(error)()
+        except KafkaError as error:
+            log_not_monitored(context, error)
+            return
+        monitor = bound.leadership.monitor
+        if state != "Stable" or monitor is None:
+            return
+        described = [(id, None, sent, assignment) for id, _, _, sent, assignment in members]
+        read, now = partial(read_metadata, self.cluster), asyncio.get_running_loop().time()
+        bound.leadership.resume(described, read, context, now)
+        log.info("leading the group since before the restart: %s", context)
+        await self._check_leaders(monitor)
 
     def _schedule_revocation_check(
         self, withheld: int, bound: AIOKafkaBoundAssignor | None = None
@@ -308,69 +353,6 @@ class AIOKafkaBoundAssignor(BoundAssignor):
             generation = self._coordinator.last_generation
         user_data = write_user_data(self.rack, owned, generation)
         return ConsumerProtocolMemberMetadata(0, subscribed, user_data)
-
-
-class MetadataPoller:
-    """Requests metadata at an interval, and has a LeaderMoveMonitor check each response."""
-
-    def __init__(self, coordinator: RackAwareCoordinator) -> None:
-        self._coordinator = coordinator
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self, monitor: LeaderMoveMonitor | None) -> None:
-        """Have ``monitor`` check the responses from now on; None: stop."""
-        if self._task is not None:
-            self._task.cancel()
-        self._task = None if monitor is None else asyncio.create_task(self._run(monitor))
-
-    def resume(self, bound: AIOKafkaBoundAssignor) -> None:
-        """Monitor the assignment of a group that this member led when it restarted."""
-        self.watch(None)
-        self._task = asyncio.create_task(self._resume(bound))
-
-    async def _resume(self, bound: AIOKafkaBoundAssignor) -> None:
-        coordinator = self._coordinator
-        context, client = coordinator.context, coordinator.client
-        try:
-            await client.force_metadata_update()
-            request = DescribeGroupsRequest([coordinator.group_id])
-            response = await coordinator._send_req(request)
-            ((error, _, state, _, _, members, *_),) = response.groups
-            if error:
-                raise for_code(error)()
-        except KafkaError as error:
-            log_not_monitored(context, error)
-            return
-        monitor = bound.leadership.monitor
-        if state != "Stable" or monitor is None:
-            return
-        described = [(id, None, sent, assignment) for id, _, _, sent, assignment in members]
-        read, now = partial(read_metadata, client.cluster), asyncio.get_running_loop().time()
-        bound.leadership.resume(described, read, context, now)
-        log.info("leading the group since before the restart: %s", context)
-        await self._run(monitor)
-
-    async def close(self) -> None:
-        """Stop, and wait until the task has ended."""
-        task = self._task
-        self.watch(None)
-        if task is not None:
-            await asyncio.wait([task])
-
-    async def _run(self, monitor: LeaderMoveMonitor) -> None:
-        coordinator = self._coordinator
-        client, interval = coordinator.client, monitor.interval
-        read, clock = partial(read_metadata, client.cluster), asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                async with asyncio.timeout(interval):
-                    answered = await client.force_metadata_update()
-            except (TimeoutError, KafkaError) as error:
-                log.debug("group=%s: no metadata: %s", coordinator.group_id, format_error(error))
-                continue
-            if answered and monitor.check(read, clock(), coordinator.context):
-                coordinator.request_rejoin()
 
 
 def read_metadata(cluster: Any, topics: Iterable[str]) -> metadata.Metadata:

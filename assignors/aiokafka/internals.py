@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     if error.name == "aiokafka":  # Not installed.
         raise
-    raise unsupported_import(error, "aiokafka", SUPPORTED) from error
+    raise unsupported_import(error, SUPPORTED) from error
 
 INTERNALS: Internals = {
     # Looked up there when a consumer is started, and so replaced there.
@@ -73,6 +73,4 @@ INTERNALS: Internals = {
 @cache
 def check_aiokafka() -> None:
     """Raise UnsupportedClientError if the installed aiokafka lacks any of `INTERNALS`."""
-    check_internals(
-        INTERNALS, library="aiokafka", version=aiokafka.__version__, supported=SUPPORTED
-    )
+    check_internals(INTERNALS, SUPPORTED)

@@ -12,7 +12,7 @@ from assignors.library_internals import unsupported_import
 try:
     import confluent_kafka.aio
 except ImportError as error:
-    raise unsupported_import(error, "confluent-kafka", "confluent-kafka>=2.13,<3") from error
+    raise unsupported_import(error, "confluent-kafka>=2.13,<3") from error
 
 if TYPE_CHECKING:
     from assignors.group_leader.history import Assignment
@@ -33,7 +33,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer):
         max_workers: int = 100,
         executor: Executor | None = None,
     ) -> None:
-        check_aio_consumer(confluent_kafka.aio.AIOConsumer)
+        check_aio_consumer(AIOConsumer.__mro__[1])
         # confluent wraps the callbacks in the dictionary that it is given, and constructs its own
         # consumer with it: here one that connects to nothing, and is replaced.
         callbacks = {name: consumer_conf[name] for name in _CALLBACKS if name in consumer_conf}

@@ -9,38 +9,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
 
 from assignors.confluent.config import Configuration
-from assignors.confluent.events import CommitResult, kafka_exception
+from assignors.confluent.events import PartitionKey, Position, kafka_exception
 from assignors.confluent.member import GroupMember
-from assignors.confluent.offsets import (
-    START_AT_COMMITTED,
-    OffsetTracker,
-    PartitionKey,
-    Position,
-    is_partition_list,
-    key_of,
-    keys_of,
-    next_position,
-    position_of,
-    to_partitions,
-    with_errors,
-    with_librdkafkas_metadata,
-)
 from assignors.confluent.polling import NativeConsumer, UnreturnedRecords
 from assignors.group_leader import format_list, log
 
 _ARGUMENTS = ("message", "offsets", "async", "asynchronous")
 _ACTION = "Commit failed"
 
+START_AT_COMMITTED = (OFFSET_INVALID, OFFSET_STORED)
+"""Offsets that mean: start at the committed offset, or else as auto.offset.reset says."""
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """The error of a commit as a whole, and its partitions with their errors."""
+
+    error: KafkaError | None
+    partitions: list[TopicPartition]
+
 
 class OffsetCommitter:
     """Commits the offsets of one consumer, and stores them until they are committed.
 
-    ``report`` is called with the result of each asynchronous commit if there is an ``on_commit``.
+    ``report`` gets a function, which calls ``on_commit`` with the result of an asynchronous commit.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class OffsetCommitter:
         unreturned: UnreturnedRecords,
         configuration: Configuration,
         member: GroupMember,
-        report: Callable[[CommitResult], object],
+        report: Callable[[Callable[[], object]], object],
     ) -> None:
         self.report = report
         self._native = native
@@ -111,7 +116,7 @@ class OffsetCommitter:
 
     def committed(self) -> dict[PartitionKey, Position]:
         """Return the last committed offsets, as far as these are known, without a request."""
-        return self._tracker.committed()
+        return dict(self._tracker.committed)
 
     def flush(self) -> None:
         """Wait for unanswered commits, for a session timeout at most, then cancel and log them."""
@@ -142,7 +147,7 @@ class OffsetCommitter:
         resumed = {
             key_of(partition) for partition in partitions if partition.offset in START_AT_COMMITTED
         }
-        self._tracker.record_committed({key: committed[key] for key in resumed & committed.keys()})
+        self._tracker.committed.update({key: committed[key] for key in resumed & committed.keys()})
 
     def on_revoke(self, keys: list[PartitionKey], *, lost: bool) -> Future[CommitResult] | None:
         """Partitions are about to leave librdkafka's assignment: commit them automatically.
@@ -187,13 +192,10 @@ class OffsetCommitter:
         if error is None:
             self._record_native(partitions)
         automatic, self._native_commits = self._native_commits, max(0, self._native_commits - 1)
-        if not (automatic and error is not None and error.code() == KafkaError._NO_OFFSET):
-            self.call_on_commit(CommitResult(error, partitions))
-
-    def call_on_commit(self, result: CommitResult) -> None:
-        """Call the application's ``on_commit``, if there is one."""
+        if automatic and error is not None and error.code() == KafkaError._NO_OFFSET:
+            return
         if self._configuration.on_commit is not None:
-            self._configuration.on_commit(result.error, result.partitions)
+            self._configuration.on_commit(error, partitions)
 
     # ---- internals
 
@@ -235,7 +237,7 @@ class OffsetCommitter:
         }
 
         def on_response(code: int, codes: Mapping[PartitionKey, int]) -> None:
-            self._tracker.record_committed(
+            self._tracker.committed.update(
                 {key: offsets[key] for key, failed in codes.items() if not failed}
             )
             # As in librdkafka, the last error of a partition is that of the commit, and of all
@@ -258,13 +260,19 @@ class OffsetCommitter:
             done.set_result(CommitResult(None, partitions))
             return done
         future = self._start_commit(partitions, final=final)
-        if self._configuration.on_commit is not None:
-            future.add_done_callback(lambda done: self.report(done.result()))
+        on_commit = self._configuration.on_commit
+        if on_commit is not None:
+
+            def report(done: Future[CommitResult]) -> None:
+                result = done.result()
+                self.report(partial(on_commit, result.error, result.partitions))
+
+            future.add_done_callback(report)
         return future
 
     def _record_native(self, partitions: Iterable[TopicPartition]) -> None:
         """Record what librdkafka has committed."""
-        self._tracker.record_committed(
+        self._tracker.committed.update(
             {
                 key_of(partition): position_of(partition)
                 for partition in partitions
@@ -291,3 +299,158 @@ def _parse_commit_args(
     if offsets is not None and not is_partition_list(offsets):
         return None
     return message, offsets, bool(named.get("asynchronous", named.get("async", True)))
+
+
+class OffsetTracker:
+    """The stored and the committed offsets of one consumer.
+
+    librdkafka keeps three offsets for each partition: the position, up to which the application has
+    received records; the stored offset; and the offset that it last committed. Only the position
+    can be read, so the other two are kept here, by librdkafka's rules:
+
+    - With ``enable.auto.offset.store`` the stored offset is the position. A seek resets the
+      position and not the stored offset. Without, it is what ``store_offsets`` was called with.
+    - A stored offset belongs to one assignment of the partition, and is dropped with it.
+    - A commit without arguments leaves out what is not after the last commit.
+
+    Thread-safe: each access to a dictionary is one call of a method.
+    """
+
+    def __init__(self, auto_store: bool) -> None:
+        self.committed: dict[PartitionKey, Position] = {}
+        """The last committed offsets, as far as these are known."""
+        self._auto_store = auto_store
+        self._stored: dict[PartitionKey, Position] = {}
+
+    def store(self, key: PartitionKey, position: Position) -> None:
+        """Store an offset: the application's, or the position that a seek is about to reset.
+
+        A logical offset, which is negative, clears what is stored.
+        """
+        if position.offset >= 0:
+            self._stored[key] = position
+        else:
+            self._stored.pop(key, None)
+
+    def forget_stored(self, keys: Iterable[PartitionKey]) -> None:
+        """Drop the stored offsets: an assignment of these partitions begins or ends."""
+        for key in keys:
+            self._stored.pop(key, None)
+
+    def forget_committed(self, keys: Iterable[PartitionKey]) -> None:
+        """Drop the committed offsets: other members may commit from now on."""
+        for key in keys:
+            self.committed.pop(key, None)
+
+    def stored(
+        self, positions: Mapping[PartitionKey, Position | None]
+    ) -> dict[PartitionKey, Position]:
+        """Return the stored offsets of the partitions in ``positions`` (None: no position yet)."""
+        stored = {
+            key: position if self._auto_store and position is not None else self._stored.get(key)
+            for key, position in positions.items()
+        }
+        return {key: position for key, position in stored.items() if position is not None}
+
+    def uncommitted(
+        self, positions: Mapping[PartitionKey, Position | None]
+    ) -> dict[PartitionKey, Position]:
+        """Return the stored offsets that are after the last commit."""
+        return {
+            key: position
+            for key, position in self.stored(positions).items()
+            if position.is_after(self.committed.get(key))
+        }
+
+
+# ---- confluent's TopicPartition.
+
+
+class PartitionWithError(TopicPartition):
+    """A TopicPartition with an error. confluent's own can only get one in C."""
+
+    def __init__(self, key: PartitionKey, position: Position, code: int) -> None:
+        super().__init__(*key, position.offset, **_optional_arguments(position))
+        self._error = KafkaError(code)
+
+    @property
+    def error(self) -> KafkaError:  # type: ignore[override]
+        """The error."""
+        return self._error
+
+
+def is_partition_list(partitions: object) -> bool:
+    """Return whether confluent accepts the value as a list of partitions."""
+    return isinstance(partitions, list) and all(
+        isinstance(partition, TopicPartition) for partition in partitions
+    )
+
+
+def key_of(partition: TopicPartition) -> PartitionKey:
+    """Return topic and partition number."""
+    return (partition.topic, partition.partition)
+
+
+def keys_of(partitions: Iterable[TopicPartition]) -> list[PartitionKey]:
+    """Return topic and partition number of each."""
+    return [key_of(partition) for partition in partitions]
+
+
+def position_of(partition: TopicPartition) -> Position:
+    """Return the offset with its leader epoch and metadata."""
+    epoch = partition.leader_epoch
+    return Position(partition.offset, -1 if epoch is None else epoch, partition.metadata)
+
+
+def with_librdkafkas_metadata(position: Position) -> Position:
+    """Return the position with its metadata in librdkafka's form, which ends with a NUL.
+
+    ``committed`` of librdkafka reads the metadata up to a NUL, past its end if there is none.
+    """
+    if position.metadata is None:
+        return position
+    return replace(position, metadata=position.metadata + "\0")
+
+
+def next_position(message: Message) -> TopicPartition:
+    """Return the offset to commit when ``message`` has been processed.
+
+    OFFSET_INVALID for a message of the application's own that has no offset.
+    """
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    epoch = message.leader_epoch()
+    return TopicPartition(
+        topic or "",
+        -1 if partition is None else partition,
+        OFFSET_INVALID if offset is None else offset + 1,
+        leader_epoch=-1 if epoch is None else epoch,
+    )
+
+
+def to_partitions(positions: Mapping[PartitionKey, Position | None]) -> list[TopicPartition]:
+    """Return partitions with their offsets, sorted; OFFSET_INVALID for None."""
+    return [
+        TopicPartition(*key, OFFSET_INVALID)
+        if position is None
+        else TopicPartition(*key, position.offset, **_optional_arguments(position))
+        for key, position in sorted(positions.items())
+    ]
+
+
+def with_errors(
+    partitions: Iterable[TopicPartition], codes: Mapping[PartitionKey, int]
+) -> list[TopicPartition]:
+    """Return the partitions, with an error for each whose code is not 0."""
+    coded = [(partition, codes.get(key_of(partition), 0)) for partition in partitions]
+    return [
+        PartitionWithError(key_of(partition), position_of(partition), code) if code else partition
+        for partition, code in coded
+    ]
+
+
+def _optional_arguments(position: Position) -> dict[str, Any]:
+    # The constructor of TopicPartition does not accept None for either.
+    arguments: dict[str, Any] = {"leader_epoch": position.leader_epoch}
+    if position.metadata is not None:
+        arguments["metadata"] = position.metadata
+    return arguments

@@ -111,7 +111,7 @@ class Configuration:
         return self.strategy == COOPERATIVE
 
 
-def merge_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[Any, Any] | None:
+def merge_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the properties in the constructor's arguments; None if confluent refuses these."""
     if len(args) > 1 or (args and not isinstance(args[0], dict)):
         return None
@@ -120,10 +120,10 @@ def merge_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[An
     if isinstance(topic_config, dict):
         del properties["default.topic.config"]
         properties.update(topic_config)
-    return properties
+    return {str(name): value for name, value in properties.items()}
 
 
-def validate(properties: Mapping[Any, Any]) -> None:
+def validate(properties: Mapping[str, Any]) -> None:
     """Raise KafkaException, as confluent does, for properties that this consumer cannot support."""
     _read_strategy(properties)
     _read_options(properties)
@@ -142,8 +142,8 @@ def validate(properties: Mapping[Any, Any]) -> None:
 
 
 def librdkafka_config(
-    properties: Mapping[Any, Any], on_commit: Callable[..., object]
-) -> dict[Any, Any]:
+    properties: Mapping[str, Any], on_commit: Callable[..., object]
+) -> dict[str, Any]:
     """Return the properties for confluent's own constructor. Raise KafkaException."""
     config = {
         name: value
@@ -152,7 +152,7 @@ def librdkafka_config(
     }
     if any(name in properties for name in _JAVA_ONLY):
         try:
-            connection = librdkafka_settings(_with_str_names(properties))
+            connection = librdkafka_settings(properties)
         except ConnectionPropertyError as error:
             raise _invalid(str(error)) from error
         config = {k: v for k, v in config.items() if k not in CONNECTION_PROPERTIES} | connection
@@ -167,69 +167,65 @@ def librdkafka_config(
     return config
 
 
-def collects_statistics(properties: Mapping[Any, Any]) -> bool:
+def collects_statistics(properties: Mapping[str, Any]) -> bool:
     """Return whether librdkafka will call a ``stats_cb``."""
-    interval_ms = _get_int(_with_str_names(properties), "statistics.interval.ms", 0)
+    interval_ms = _get_int(properties, "statistics.interval.ms", 0)
     return callable(properties.get("stats_cb")) and interval_ms > 0
 
 
-def read_configuration(properties: Mapping[Any, Any], environ: Mapping[str, str]) -> Configuration:
+def read_configuration(properties: Mapping[str, Any], environ: Mapping[str, str]) -> Configuration:
     """Return the configuration in properties that librdkafka has accepted.
 
     If ``client.rack`` is blank or a RackSource, the rack is resolved, from ``environ`` first. Raise
     KafkaException.
     """
-    named = _with_str_names(properties)
-    session_ms = _get_int(named, "session.timeout.ms", 45000)
-    heartbeat_ms: float = _get_int(named, "heartbeat.interval.ms", 3000)
+    session_ms = _get_int(properties, "session.timeout.ms", 45000)
+    heartbeat_ms: float = _get_int(properties, "heartbeat.interval.ms", 3000)
     if heartbeat_ms >= session_ms:
         # librdkafka accepts it, kafka-python does not.
         heartbeat_ms = session_ms / 3
-    max_poll_interval_ms = _get_int(named, "max.poll.interval.ms", 300000)
-    instance_id = _get_str(named, "group.instance.id", "") or None
+    max_poll_interval_ms = _get_int(properties, "max.poll.interval.ms", 300000)
+    instance_id = _get_str(properties, "group.instance.id", "") or None
     try:
-        connection = kafka_python_settings(_with_default_ports(named))
+        connection = kafka_python_settings(_with_default_ports(properties))
     except ConnectionPropertyError as error:
         raise _invalid(str(error)) from error
     kafka_python = {
         "client_id": "rdkafka",
         **connection,
-        "group_id": _get_str(named, "group.id", ""),
+        "group_id": _get_str(properties, "group.id", ""),
         "group_instance_id": instance_id,
         "session_timeout_ms": session_ms,
         "heartbeat_interval_ms": heartbeat_ms,
         "max_poll_interval_ms": max_poll_interval_ms,
         "enable_auto_commit": False,
         "exclude_internal_topics": False,
-        "isolation_level": _get_str(named, "isolation.level", "read_committed").lower(),
+        "isolation_level": _get_str(properties, "isolation.level", "read_committed").lower(),
     }
-    blacklist = _get_str(named, "topic.blacklist", "").split(",")
-    rack = named.get("client.rack")
+    blacklist = _get_str(properties, "topic.blacklist", "").split(",")
+    rack = properties.get("client.rack")
+    if not isinstance(rack, RackSource):
+        rack = _get_str(properties, "client.rack", "").strip() or None
     return Configuration(
         kafka_python=kafka_python,
-        strategy=_read_strategy(named),
-        rack=resolve_rack(
-            rack
-            if isinstance(rack, RackSource)
-            else _get_str(named, "client.rack", "").strip() or None,
-            environ,
-        ),
-        options=_read_options(named),
-        group_id=_get_str(named, "group.id", ""),
+        strategy=_read_strategy(properties),
+        rack=resolve_rack(rack, environ),
+        options=_read_options(properties),
+        group_id=_get_str(properties, "group.id", ""),
         instance_id=instance_id,
-        auto_commit=_get_bool(named, "enable.auto.commit", True),
-        auto_commit_interval=_get_int(named, "auto.commit.interval.ms", 5000) / 1000,
-        auto_offset_store=_get_bool(named, "enable.auto.offset.store", True),
+        auto_commit=_get_bool(properties, "enable.auto.commit", True),
+        auto_commit_interval=_get_int(properties, "auto.commit.interval.ms", 5000) / 1000,
+        auto_offset_store=_get_bool(properties, "enable.auto.offset.store", True),
         session_timeout=session_ms / 1000,
         max_poll_interval_ms=max_poll_interval_ms,
         ignored_topics=tuple(filter(None, (pattern.strip() for pattern in blacklist))),
-        offset_reset=_get_str(named, "auto.offset.reset", "largest"),
-        on_commit=named.get("on_commit"),
-        logger=named.get("logger"),
+        offset_reset=_get_str(properties, "auto.offset.reset", "largest"),
+        on_commit=properties.get("on_commit"),
+        logger=properties.get("logger"),
     )
 
 
-def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
+def _read_options(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments of the assignor. Numbers and booleans may be strings."""
     options = {
         name.removeprefix("rackward."): properties[name] for name in OPTIONS if name in properties
@@ -237,7 +233,10 @@ def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
     try:
         validate_refresh(options.get("refresh"))
         if "max_imbalance" in options:
-            options["max_imbalance"] = _read_imbalance(options["max_imbalance"])
+            if isinstance(share := options["max_imbalance"], str):
+                with suppress(ValueError):
+                    options["max_imbalance"] = float(share)
+            validate_imbalance(options["max_imbalance"])
         if "balance" in options:
             validate_balance(options["balance"])
     except InvalidOptionError as error:
@@ -248,26 +247,19 @@ def _read_options(properties: Mapping[Any, Any]) -> dict[str, Any]:
             f"rackward.weights is {weights!r}: give a dictionary from topics to the traffic of"
             " each partition, or a function from a topic to that"
         )
-    if "balance" in options and _read_strategy(properties) != COOPERATIVE:
-        raise _invalid(f"rackward.balance is an option of {COOPERATIVE}: leave it out")
+    strategy = _read_strategy(properties)
+    for name, owner in (("balance", COOPERATIVE), ("co_partitioned", RANGE)):
+        if name in options and strategy != owner:
+            raise _invalid(f"rackward.{name} is an option of {owner}: leave it out")
     if "co_partitioned" in options:
         text = str(options["co_partitioned"]).lower()
         if text not in (*_TRUE, *_FALSE):
             raise _invalid(f"rackward.co_partitioned is {text!r}: give True or False")
-        if _read_strategy(properties) != RANGE:
-            raise _invalid(f"rackward.co_partitioned is an option of {RANGE}: leave it out")
         options["co_partitioned"] = text in _TRUE
     return options
 
 
-def _read_imbalance(value: Any) -> float:
-    with suppress(ValueError):
-        value = float(value) if isinstance(value, str) else value
-    validate_imbalance(value)
-    return float(value)
-
-
-def _read_strategy(properties: Mapping[Any, Any]) -> str:
+def _read_strategy(properties: Mapping[str, Any]) -> str:
     text = _get_str(properties, STRATEGY_PROPERTY, "")
     names = [name.strip() for name in text.split(",") if name.strip()]
     if len(names) == 1 and names[0] in STRATEGIES:
@@ -297,11 +289,7 @@ def _with_default_ports(properties: Mapping[str, Any]) -> dict[str, Any]:
 _INTEGER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 
 
-def _with_str_names(properties: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in properties.items()}
-
-
-def _get_str(properties: Mapping[Any, Any], name: str, default: str) -> str:
+def _get_str(properties: Mapping[str, Any], name: str, default: str) -> str:
     value = properties.get(name)
     return default if value is None else str(value)
 

@@ -15,17 +15,18 @@ application the two are one: methods, callbacks, errors and threads are confluen
 from __future__ import annotations
 
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import wait
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from assignors.confluent.commits import OffsetCommitter
+from assignors.confluent.commits import OffsetCommitter, keys_of
 from assignors.confluent.config import (
     collects_statistics,
     group_metadata,
@@ -34,25 +35,21 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
+from assignors.confluent.coordinator import parse_subscription
 from assignors.confluent.events import (
-    CommitResult,
     Event,
     EventQueue,
     FatalEvent,
-    LogEvent,
     RebalanceEvent,
     RebalanceKind,
     kafka_exception,
 )
 from assignors.confluent.internals import check_clients, check_group_metadata
 from assignors.confluent.member import GroupMember
-from assignors.confluent.offsets import keys_of
 from assignors.confluent.polling import WAKE_UP_TOPIC, NativeConsumer, Poller, PollTimeout, Ticker
 from assignors.confluent.rebalance import PartitionAssignment, RebalanceCallback
 from assignors.confluent.statistics import Statistics
-from assignors.confluent.subscription import PatternError, parse_subscription
 from assignors.connection.oauth import CALLBACK, SharedOAuthCallback
-from assignors.group_leader import sanitize
 from assignors.library_internals import UnsupportedClientError
 
 if TYPE_CHECKING:
@@ -77,9 +74,6 @@ else:
 
 LEAVE_TIMEOUT = 6.0
 """Seconds that ``close`` waits for the threads of the membership."""
-
-MAX_LOG_MESSAGE = 2000
-"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
 
 _NOT_GIVEN: Any = object()
 
@@ -150,18 +144,11 @@ class Consumer(confluent_kafka.Consumer):
             report=self._events.put,
         )
         self._assignment = PartitionAssignment(
-            self._native,
-            self._committer,
-            cooperative=configuration.cooperative,
-            joined_cooperatively=self._joined_cooperatively,
-            offset_reset=configuration.offset_reset,
+            self._native, self._committer, configuration, self._member
         )
         if collects_statistics(properties):
             self._statistics = Statistics(
-                self._member,
-                self._assignment,
-                self._committer,
-                read_committed=configuration.kafka_python["isolation_level"] == "read_committed",
+                configuration, self._member, self._assignment, self._committer
             )
         self._ticker = Ticker(self._tick, configuration.group_id)
         weakref.finalize(self, _abandon, self._member, self._ticker).atexit = False
@@ -213,7 +200,7 @@ class Consumer(confluent_kafka.Consumer):
             raise kafka_exception(KafkaError._FATAL, "Failed to set subscription")
         try:
             subscription = parse_subscription(names, self._configuration.ignored_topics)
-        except PatternError as error:
+        except re.error as error:
             code = KafkaError._INVALID_ARG
             raise kafka_exception(code, "Failed to set subscription") from error
         self._assignment.callbacks = {
@@ -330,8 +317,8 @@ class Consumer(confluent_kafka.Consumer):
             return super().close()
         self._poller.disable_fast_poll()
         self._ticker.stop(timeout=1.0)
-        results: list[CommitResult] = []
-        self._committer.report = results.append
+        reports: list[Callable[[], object]] = []
+        self._committer.report = reports.append
         self._member.stop_joining()
         try:
             self._poller.handle_events()
@@ -339,8 +326,8 @@ class Consumer(confluent_kafka.Consumer):
         finally:
             self._committer.flush()
             try:
-                for result in results:
-                    self._committer.call_on_commit(result)
+                for report in reports:
+                    report()
             finally:
                 self._native.close()
                 self._closed = True
@@ -387,29 +374,16 @@ class Consumer(confluent_kafka.Consumer):
     def _handle(self, event: Event) -> None:
         if isinstance(event, RebalanceEvent):
             self._assignment.rebalance(event, self)
-        elif isinstance(event, CommitResult):
-            self._committer.call_on_commit(event)
         elif isinstance(event, FatalEvent):
             self._assignment.owned = None
             super().unassign()
-        elif isinstance(event, LogEvent):
-            # At close, an error of the logger must not prevent the last commits.
-            with suppress(Exception) if self._events.closed else nullcontext():
-                self._configuration.logger.log(
-                    event.level,
-                    "%s [%s] %s",
-                    sanitize(event.name),
-                    sanitize(str(self._configuration.kafka_python["client_id"])),
-                    sanitize(event.message, MAX_LOG_MESSAGE),
-                )
+        else:
+            event()
 
     def _is_idle(self) -> bool:
         if not self._member.is_subscribed:
             return True
         return bool(self._assignment.owned) and self._member.is_stable
-
-    def _joined_cooperatively(self) -> bool | None:
-        return self._configuration.cooperative if self._member.has_joined else None
 
     def _tick(self, now: float) -> None:
         timeout, subscribed = self._poller.timeout, self._member.is_subscribed

@@ -9,9 +9,11 @@ for one of confluent's.
 from __future__ import annotations
 
 import concurrent.futures
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError as Code
@@ -28,9 +30,14 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.structs import TopicPartition
 
-from assignors.confluent.events import EventQueue, RebalanceEvent, RebalanceKind, error_message
-from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.subscription import Subscription, topic_errors
+from assignors.confluent.events import (
+    EventQueue,
+    PartitionKey,
+    Position,
+    RebalanceEvent,
+    RebalanceKind,
+    error_message,
+)
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.group_leader import format_error, is_topic_name, log
 from assignors.kafka_python.commits import MemberIdentity
@@ -40,6 +47,12 @@ from assignors.kafka_python.fixes import is_generation, wait_for
 FETCH_COMMITTED_MS = 1000
 """Milliseconds that an assignment is held back for the group's committed offsets. A transaction in
 progress may delay these for longer: then librdkafka waits for them."""
+
+METADATA_MS = 2000
+"""Milliseconds to wait for the topics that a pattern may match, before they are requested again."""
+
+LEAVE_MS = 5000
+"""Milliseconds to send the LeaveGroup request."""
 
 MAX_REJOIN_DELAY = 1.0
 """Seconds, at most, that a cooperative member goes on reading before it joins a rebalance."""
@@ -130,11 +143,6 @@ class GroupCoordinator(RackAwareCoordinator, AsyncConsumerRebalanceListener):  #
         return self.stable() and bool(self.heartbeat.session_timeout_expired())
 
     @property
-    def has_topics(self) -> bool:
-        """Whether there is a topic to join for."""
-        return bool(self.subscription.subscription)
-
-    @property
     def seconds_to_rejoin(self) -> float:
         """Seconds to wait before this member joins a rebalance that another one has begun.
 
@@ -148,27 +156,27 @@ class GroupCoordinator(RackAwareCoordinator, AsyncConsumerRebalanceListener):  #
 
     # ---- called by GroupMember
 
-    def subscribe(self, subscription: Subscription, metadata_ms: int) -> None:
-        """Subscribe to topics; for patterns, after waiting ``metadata_ms`` for all topics."""
+    def subscribe(self, subscription: Subscription) -> None:
+        """Subscribe to topics; for patterns, after waiting for metadata of all topics."""
         self.subscription._set_subscription_type(SubscriptionType.AUTO_TOPICS)
         self.subscription.rebalance_listener = self
         self._requested = subscription
         self.cluster.need_all_topic_metadata = bool(subscription.patterns)
         if subscription.patterns:
             response = self.cluster.request_update()
-            self.net.run(wait_for, self.net, response, metadata_ms)
+            self.net.run(wait_for, self.net, response, METADATA_MS)
         self._match_topics()
 
-    def revoke_and_leave(self, timeout_ms: int) -> None:
+    def revoke_and_leave(self) -> None:
         """Have the application revoke all partitions; then leave, and subscribe to nothing."""
         if self.is_lost:
             self.lose_partitions()
         else:
             self.rebalance_reason = "unsubscribe"
             self.net.run(self._rebalance, RebalanceKind.REVOKE, None)
-        self.commits.flush(timeout_ms / 1000)
+        self.commits.flush(LEAVE_MS / 1000)
         self._has_assignment = False
-        self.leave(timeout_ms, permanently=True)
+        self.leave(permanently=True)
         self.subscription.unsubscribe()
         self._last_member = None
 
@@ -177,20 +185,20 @@ class GroupCoordinator(RackAwareCoordinator, AsyncConsumerRebalanceListener):  #
         self.net.run(self.on_partitions_lost)
         self.subscription.assign_from_subscribed([])
 
-    def leave(self, timeout_ms: int, *, permanently: bool) -> None:
+    def leave(self, *, permanently: bool) -> None:
         """Leave the group. With an instance id, which is kept for a restart, only permanently."""
         self._leaves_permanently = permanently
         try:
-            self.net.run(self.maybe_leave_group_async, None, timeout_ms)
+            self.net.run(self.maybe_leave_group_async, None, LEAVE_MS)
         finally:
             self._leaves_permanently = False
 
-    def shut_down(self, timeout_ms: int) -> None:
+    def shut_down(self) -> None:
         """Leave as a member that may restart if it has an instance id, and stop heartbeats."""
         # Not ConsumerCoordinator's, which has the listener revoke the partitions.
-        BaseCoordinator.close(self, timeout_ms)
+        BaseCoordinator.close(self, LEAVE_MS)
         if self._heartbeat_loop_future is not None:
-            self.net.run(wait_for, self.net, self._heartbeat_loop_future, timeout_ms)
+            self.net.run(wait_for, self.net, self._heartbeat_loop_future, LEAVE_MS)
 
     def on_commit_response(self, member: MemberIdentity, codes: set[int]) -> None:
         """Reset the membership if the response to a commit of ``member`` shows that it is lost."""
@@ -355,3 +363,79 @@ class GroupCoordinator(RackAwareCoordinator, AsyncConsumerRebalanceListener):  #
             if reported.get(topic) != code:
                 reason = f"Subscribed topic not available: {topic}: {Code(code).str()}"
                 self._events.put(error_message(code, reason, topic))
+
+
+# ---- Subscriptions, as librdkafka understands them.
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Names of topics, and patterns. Patterns match no topic that ``ignored`` matches."""
+
+    names: frozenset[str]
+    patterns: tuple[re.Pattern[str], ...] = ()
+    ignored: tuple[re.Pattern[str], ...] = ()
+
+    def topics(self, known: Iterable[str]) -> set[str]:
+        """Return the names, and those of the ``known`` topics of the cluster that match."""
+        return set(self.names).union(
+            topic
+            for topic in known
+            if any(pattern.match(topic) for pattern in self.patterns)
+            and not any(pattern.match(topic) for pattern in self.ignored)
+        )
+
+
+def parse_subscription(topics: Collection[str], ignored: Iterable[str] = ()) -> Subscription:
+    """Return the subscription that confluent's ``subscribe`` makes of ``topics``.
+
+    ``ignored`` are the patterns of ``topic.blacklist``. Raise `re.error` for an invalid pattern.
+    """
+    return Subscription(
+        frozenset(topic for topic in topics if not topic.startswith("^")),
+        tuple(_compile(topic) for topic in topics if topic.startswith("^")),
+        tuple(_compile(pattern) for pattern in ignored),
+    )
+
+
+_CHARACTER_CLASSES = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "blank": r" \t",
+    "xdigit": "0-9a-fA-F",
+    "punct": r"!-/:-@\[-`{-~",
+}
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern with POSIX character classes, as librdkafka supports them."""
+    return re.compile(
+        re.sub(r"\[:([a-z]+):\]", lambda match: _CHARACTER_CLASSES.get(match[1], match[0]), pattern)
+    )
+
+
+def topic_errors(
+    names: Iterable[str],
+    previous_names: Collection[str],
+    *,
+    known: Collection[str],
+    unauthorized: Collection[str],
+) -> dict[str, int]:
+    """Return the error code of each of ``names`` that a metadata response shows as unavailable.
+
+    ``known`` and ``unauthorized`` are of that response. A topic counts as missing only if it was
+    among ``previous_names``, at the previous response: this one may be to an older request.
+    """
+    errors: dict[str, int] = {}
+    for topic in sorted(names):
+        if not is_topic_name(topic):
+            errors[topic] = Code.TOPIC_EXCEPTION
+        elif topic in unauthorized:
+            errors[topic] = Code.TOPIC_AUTHORIZATION_FAILED
+        elif topic not in known and topic in previous_names:
+            errors[topic] = Code.UNKNOWN_TOPIC_OR_PART
+    return errors

@@ -21,13 +21,29 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    TopicPartition,
 )
 from kafka import errors as kafka_errors
 
 from assignors.confluent.internals import VERSION
-from assignors.confluent.offsets import PartitionKey, Position
 from assignors.kafka_python.commits import NoCoordinatorError
+
+PartitionKey = tuple[str, int]
+"""Topic and partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An offset, the leader epoch of the record before it (-1: unknown), and commit metadata."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+
+    def is_after(self, other: Position | None) -> bool:
+        """Return whether it is after ``other``. The epoch counts before the offset."""
+        if other is None:
+            return True
+        return (self.leader_epoch, self.offset) > (other.leader_epoch, other.offset)
 
 
 class RebalanceKind(Enum):
@@ -57,26 +73,8 @@ class RebalanceEvent:
             self.handled.set_result(handled)
 
 
-@dataclass(frozen=True)
-class CommitResult:
-    """The error of a commit as a whole, and its partitions with their errors, for ``on_commit``."""
-
-    error: KafkaError | None
-    partitions: list[TopicPartition]
-
-
-@dataclass(frozen=True)
 class FatalEvent:
     """This consumer can never join again: it stops reading, without any callback."""
-
-
-@dataclass(frozen=True)
-class LogEvent:
-    """A log line of kafka-python for the application's ``logger``."""
-
-    level: int
-    name: str
-    message: str
 
 
 class ErrorMessage:
@@ -91,32 +89,29 @@ class ErrorMessage:
         self.timestamp = lambda: (TIMESTAMP_NOT_AVAILABLE, 0)
 
 
-Event = RebalanceEvent | CommitResult | FatalEvent | LogEvent | Message | ErrorMessage
-"""A message is an error that ``poll`` and ``consume`` return."""
+Event = RebalanceEvent | FatalEvent | Callable[[], object]
+"""A function calls an application's callback other than those of a rebalance."""
 
 _MESSAGES = (Message, ErrorMessage)
+"""Errors that ``poll`` and ``consume`` return."""
 
 
 class EventQueue:
     """Events in order. ``on_put`` is called after each put, in the thread of the put."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
+        self._events: deque[Any] = deque()
         self._lock = threading.Lock()
-        self._closed = False
+        self.closed = False
+        """Whether no more events are accepted."""
         self._refusing = False
         self._current: RebalanceEvent | None = None
         self.on_put: Callable[[], None] = lambda: None
 
-    @property
-    def closed(self) -> bool:
-        """Whether no more events are accepted."""
-        return self._closed
-
-    def put(self, event: Event) -> None:
+    def put(self, event: Event | Message) -> None:
         """Append an event. A rebalance that is refused is finished as not handled."""
         with self._lock:
-            refused = self._closed or (self._refusing and isinstance(event, RebalanceEvent))
+            refused = self.closed or (self._refusing and isinstance(event, RebalanceEvent))
             if not refused:
                 self._events.append(event)
         if not refused:
@@ -129,7 +124,7 @@ class EventQueue:
         with self._lock:
             if not self._events or isinstance(self._events[0], _MESSAGES):
                 return None
-            event = self._events.popleft()
+            event: Event = self._events.popleft()
             if isinstance(event, RebalanceEvent):
                 self._current = event
             return event
@@ -138,7 +133,8 @@ class EventQueue:
         """Remove and return the oldest event if that is a message."""
         with self._lock:
             if self._events and isinstance(self._events[0], _MESSAGES):
-                return self._events.popleft()  # type: ignore[return-value]
+                message: Message = self._events.popleft()
+                return message
             return None
 
     def __bool__(self) -> bool:
@@ -163,7 +159,7 @@ class EventQueue:
     def close(self) -> None:
         """Accept no more events, and finish all rebalances, also the one being handled."""
         with self._lock:
-            self._closed = True
+            self.closed = True
             current = self._current
         self.refuse_rebalances()
         if current is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextvars
 import sys
 from functools import cache
-from importlib.metadata import version
 
 import confluent_kafka
 from confluent_kafka import cimpl
@@ -26,7 +25,7 @@ try:
     from kafka.coordinator.base import BaseCoordinator
     from kafka.net.selector import NetworkSelector
 except ImportError as error:
-    raise unsupported_import(error, "kafka-python", KAFKA_PYTHON) from error
+    raise unsupported_import(error, KAFKA_PYTHON) from error
 
 SUPPORTED = "confluent-kafka>=2.12,<3"
 
@@ -71,34 +70,15 @@ GROUP_METADATA_MAGIC = b"CGMDv2:"
 @cache
 def check_clients() -> None:
     """Raise UnsupportedClientError if confluent-kafka or kafka-python lacks an internal."""
-    if VERSION < (2, 12):
-        raise UnsupportedClientError(
-            f"confluent-kafka {confluent_kafka.__version__} is older than rackward supports:"
-            f" install '{SUPPORTED}'"
-        )
-    _check(INTERNALS)
+    check_internals(INTERNALS, SUPPORTED)
     check_kafka_python()
-    check_internals(
-        KAFKA_PYTHON_INTERNALS,
-        library="kafka-python",
-        version=version("kafka-python"),
-        supported=KAFKA_PYTHON,
-    )
+    check_internals(KAFKA_PYTHON_INTERNALS, KAFKA_PYTHON)
 
 
 def check_aio_consumer(consumer_class: type) -> None:
     """Raise UnsupportedClientError if confluent's AIOConsumer lacks an internal."""
     check_clients()
-    _check({consumer_class: AIO_CONSUMER})
-
-
-def _check(internals: Internals) -> None:
-    check_internals(
-        internals,
-        library="confluent-kafka",
-        version=str(confluent_kafka.__version__),
-        supported=SUPPORTED,
-    )
+    check_internals({consumer_class: AIO_CONSUMER}, SUPPORTED)
 
 
 def check_group_metadata(metadata: bytes) -> None:

@@ -1,33 +1,48 @@
-"""One member of the group: kafka-python's coordinator, driven by a thread.
+"""One member of the group: kafka-python's client and coordinator, driven by a thread.
 
-One thread is kafka-python's event loop, which sends the heartbeats. The other one, here, drives the
-joins, which take as long as the group and the application take. Neither ever runs code of the
-application, and no call of the application waits for a join.
+The client is what `kafka.KafkaConsumer` would build from its parts, without the part that fetches.
+One thread is kafka-python's event loop, which sends the heartbeats. The other one, here, connects
+and drives the joins, which take as long as the group and the application take. Neither ever runs
+code of the application, and no call of the application waits for a join or a connection: if no
+server can be reached, the application gets librdkafka's errors, and the member goes on trying.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
+from kafka.consumer.subscription_state import SubscriptionState
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
 
+from assignors.client_assignor import CooperativeStickyClientAssignor, RangeClientAssignor
 from assignors.confluent.config import Configuration
-from assignors.confluent.connection import MEMBER_LOG_FILTER, CoordinatorConnection
-from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded
-from assignors.confluent.events import EventQueue, FatalEvent, error_code, error_message
-from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.subscription import Subscription
-from assignors.group_leader import format_error, format_traceback, log
+from assignors.confluent.coordinator import GroupCoordinator, RebalanceSuperseded, Subscription
+from assignors.confluent.events import (
+    EventQueue,
+    FatalEvent,
+    PartitionKey,
+    Position,
+    error_code,
+    error_message,
+)
+from assignors.confluent.logs import MEMBER_LOG_FILTER, MemberEventLoop
+from assignors.connection.properties import Secret
+from assignors.group_leader import format_error, format_traceback, log, sanitize
 from assignors.kafka_python.commits import (
     REBALANCE_IN_PROGRESS,
     Commit,
     CommitResponse,
     MemberIdentity,
 )
+from assignors.kafka_python.fixes import install_log_filters
 
 if TYPE_CHECKING:
     from assignors.group_leader.history import Assignment
@@ -35,17 +50,14 @@ if TYPE_CHECKING:
 JOIN_MS = 200
 """Milliseconds after which a thread that waits for a join checks for other work."""
 
-METADATA_MS = 2000
-"""Milliseconds to wait for the topics that a pattern may match, before they are requested again."""
-
 IDLE_SECONDS = 1.0
 """Seconds between the checks of a stable member."""
 
 JOIN_BACKOFF = 1.0
 """Seconds before a join is tried again after an error."""
 
-LEAVE_MS = 5000
-"""Milliseconds to send the LeaveGroup request."""
+MAX_LOG_MESSAGE = 2000
+"""Characters of a line of kafka-python that are logged; peers may have sent a part of it."""
 
 CommitCallback = Callable[[int, Mapping[PartitionKey, int]], None]
 """Gets the error code of a commit as a whole, and the code of each partition."""
@@ -57,15 +69,28 @@ class GroupMember:
     def __init__(self, configuration: Configuration, events: EventQueue) -> None:
         self._configuration = configuration
         self._events = events
-        self._connection = CoordinatorConnection(configuration, events, self._wake, self._fence)
-        self._coordinator: GroupCoordinator | None = None
+        self.coordinator: GroupCoordinator | None = None
+        """None before the first connection."""
+        strategy = (
+            CooperativeStickyClientAssignor if configuration.cooperative else RangeClientAssignor
+        )
+        # The rack has been looked up: "" prevents that it is looked up again.
+        self._assignor = strategy(rack=configuration.rack or "", **configuration.options)
+        self._settings = dict(configuration.kafka_python)
+        self._net: Any = None
+        self._manager: Any = None
+        self._client: Any = None
+        self._bootstrap: Any = None
+        self._connect_backoff = 0.1
         self._subscription: Subscription | None = None
         self._applied_subscription: Subscription | None = None
         self._must_leave = False
         self._poll_overdue: float | None = None
         self._left_for_poll_timeout = False
-        self._fenced = False
-        self._closing = False
+        self.is_fenced = False
+        """Whether another client has taken the instance id, which ends this member for good."""
+        self.closing = False
+        """Whether the consumer closes: no more joins are started."""
         self._work = threading.Event()
         self._released = threading.Event()
         self._thread = threading.Thread(
@@ -80,59 +105,35 @@ class GroupMember:
         return self._subscription is not None or self._applied_subscription is not None
 
     @property
-    def is_fenced(self) -> bool:
-        """Whether another client has taken the instance id, which ends this member for good."""
-        return self._fenced
-
-    @property
     def is_stable(self) -> bool:
         """Whether this is a member of a generation, and no rebalance is in progress."""
-        coordinator = self._coordinator
+        coordinator = self.coordinator
         return coordinator is not None and coordinator.stable() and not coordinator.need_rejoin()
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether a join is in progress."""
-        return self._coordinator is not None and self._coordinator.rebalance_in_progress()
-
-    @property
-    def state(self) -> str:
-        """The state of the coordinator, by librdkafka's names: query-coord, up or term."""
-        if self._closing:
-            return "term"
-        coordinator = self._coordinator
-        known = coordinator is not None and coordinator.coordinator_id is not None
-        return "up" if known else "query-coord"
-
-    @property
-    def rebalance_reason(self) -> str:
-        """Why the group rebalanced last, as librdkafka puts it; "" if it is not known."""
-        return "" if self._coordinator is None else self._coordinator.rebalance_reason
 
     @property
     def is_lost(self) -> bool:
         """Whether other members may have the application's partitions by now."""
-        return self._coordinator is not None and self._coordinator.is_lost
+        return self.coordinator is not None and self.coordinator.is_lost
 
     @property
     def has_joined(self) -> bool:
         """Whether there was ever a generation, and so a rebalance protocol."""
-        return self._coordinator is not None and self._coordinator.has_joined
+        return self.coordinator is not None and self.coordinator.has_joined
 
     @property
     def identity(self) -> MemberIdentity:
         """Generation and member id, (-1, "") before there are any."""
-        return (-1, "") if self._coordinator is None else self._coordinator.member
+        return (-1, "") if self.coordinator is None else self.coordinator.member
 
     @property
     def member_id(self) -> str:
         """The current member id, "" if there is none."""
-        return "" if self._coordinator is None else self._coordinator.member_id
+        return "" if self.coordinator is None else self.coordinator.member_id
 
     @property
     def assignments(self) -> tuple[Assignment, ...]:
         """The last assignment that this member made as the group leader, if it has led."""
-        return self._connection.assignor.assignments()
+        return self._assignor.assignments()
 
     # ---- the application's calls
 
@@ -163,8 +164,8 @@ class GroupMember:
         a commit waits for the end of a rebalance: the partitions belong to this member until then,
         and the next owner starts at the offsets of this commit.
         """
-        coordinator = self._coordinator
-        if self._fenced:
+        coordinator = self.coordinator
+        if self.is_fenced:
             return on_response(KafkaError._FATAL, {})
         if not offsets:
             return on_response(KafkaError._NO_OFFSET, {})
@@ -180,22 +181,25 @@ class GroupMember:
                 self._fence()
             return on_response(0, response)
 
+        def retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
+            return commit.member if code == REBALANCE_IN_PROGRESS else None
+
         commit = Commit(
             offsets,
             coordinator.member,
             time.monotonic() + timeout,
             respond,
-            retry_as=_retry_after_rebalance if final else None,
+            retry_as=retry_after_rebalance if final else None,
         )
         return coordinator.commits.put(commit)
 
     def flush_commits(self, timeout: float) -> list[Commit]:
         """Wait for the responses to all commits; cancel and return those without one."""
-        if self._coordinator is None:
+        if self.coordinator is None:
             return []
-        unanswered = self._coordinator.commits.flush(timeout)
+        unanswered = self.coordinator.commits.flush(timeout)
         if unanswered:
-            self._coordinator.commits.close()
+            self.coordinator.commits.close()
         return unanswered
 
     def on_poll_timeout(self, overdue: float) -> None:
@@ -208,11 +212,15 @@ class GroupMember:
 
     def set_credentials(self, username: str, password: str) -> None:
         """Authenticate with these from now on."""
-        self._connection.set_credentials(username, password)
+        credentials = {"sasl_plain_username": username, "sasl_plain_password": Secret(password)}
+        self._settings.update(credentials)
+        if self._client is not None:
+            self._manager.config.update(credentials)
+            self._clear_auth_failures()
 
     def stop_joining(self) -> None:
         """Start no more joins; commits still work."""
-        self._closing = True
+        self.closing = True
         self._events.close()
         self._wake()
 
@@ -229,11 +237,11 @@ class GroupMember:
         self._work.set()
 
     def _run(self) -> None:
-        MEMBER_LOG_FILTER.add_current_thread(self._connection.forward_log)
+        MEMBER_LOG_FILTER.add_current_thread(self._forward_log)
         try:
-            while not self._closing:
+            while not self.closing:
                 pause = self._step()
-                if pause and not self._closing:
+                if pause and not self.closing:
                     self._work.wait(pause)
                 self._work.clear()
             self._released.wait()
@@ -247,36 +255,109 @@ class GroupMember:
             reason = f"The group membership failed: {error!r}"
             self._events.put(error_message(KafkaError._FAIL, reason))
         finally:
-            if self._coordinator is not None:
-                self._coordinator.commits.close()
-                self._leave_before_exit(self._coordinator)
-            self._connection.close()
+            if self.coordinator is not None:
+                self.coordinator.commits.close()
+                try:
+                    self.coordinator.shut_down()
+                except (kafka_errors.KafkaError, RuntimeError) as error:
+                    self._log_debug("LeaveGroup failed", error)
+            self._close_client()
 
     def _step(self) -> float:
         """Take the next step towards the subscription. Return the seconds to pause then."""
-        if self._fenced or not self.is_subscribed:
+        if self.is_fenced or not self.is_subscribed:
             return IDLE_SECONDS
         try:
-            self._coordinator = self._coordinator or self._connection.connect(IDLE_SECONDS)
-            if self._coordinator is None:
-                return 0.0
-            return self._advance(self._coordinator)
+            if self.coordinator is None:
+                return self._connect()
+            return self._advance(self.coordinator)
         except RebalanceSuperseded:
             return 0.0
         except kafka_errors.KafkaError as error:
             self._report_join_error(error)
             return JOIN_BACKOFF
 
+    def _forward_log(self, record: logging.LogRecord) -> bool:
+        """Queue kafka-python's log record for the application's ``logger``, if it has one."""
+        logger, events = self._configuration.logger, self._events
+        if logger is None or events.closed:
+            return False
+        client_id = sanitize(str(self._settings["client_id"]))
+        message = sanitize(record.getMessage(), MAX_LOG_MESSAGE)
+
+        def log_line() -> None:
+            # At close, an error of the logger must not prevent the last commits.
+            with suppress(Exception) if events.closed else nullcontext():
+                logger.log(record.levelno, "%s [%s] %s", sanitize(record.name), client_id, message)
+
+        events.put(log_line)
+        return True
+
+    def _connect(self) -> float:
+        """Connect, then construct the coordinator. Return the seconds to pause then."""
+        if not self._settings.get("bootstrap_servers"):
+            return IDLE_SECONDS
+        if self._client is None:
+            install_log_filters()
+            self._net = MemberEventLoop(self._forward_log, metrics=None, **self._settings)
+            self._manager = KafkaConnectionManager(self._net, metrics=None, **self._settings)
+            self._client = KafkaNetClient(net=self._net, manager=self._manager)
+            MEMBER_LOG_FILTER.install()
+            self._net.start()
+            self._bootstrap = self._manager.bootstrap_async(None)
+            self._bootstrap.add_both(lambda _: self._wake())
+        if not self._bootstrap.is_done:
+            return IDLE_SECONDS
+        if not self._bootstrap.succeeded():
+            self._log_debug("bootstrap failed", self._bootstrap.exception)
+            self._close_client()
+            pause = self._connect_backoff
+            self._connect_backoff = min(2 * pause, IDLE_SECONDS)
+            return pause
+        # kafka-python has brokers create missing topics. librdkafka does so only if configured,
+        # and then by itself.
+        self._manager.cluster.config["allow_auto_create_topics"] = False
+        self.coordinator = GroupCoordinator(
+            self._client,
+            SubscriptionState(),
+            events=self._events,
+            wake=self._wake,
+            on_fenced=self._fence,
+            assignors=[self._assignor],
+            api_version=self._manager.broker_version,
+            metrics=None,
+            **self._settings,
+        )
+        return 0.0
+
+    def _log_debug(self, problem: str, error: BaseException) -> None:
+        log.debug("group=%s %s: %s", self._configuration.group_id, problem, format_error(error))
+
+    def _clear_auth_failures(self) -> None:
+        """Have kafka-python try brokers again at which authentication failed."""
+        if self._client is not None:
+            self._manager._auth_failures.clear()
+
+    def _close_client(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            self._net.run(self._manager.close)
+        except (kafka_errors.KafkaError, RuntimeError) as error:
+            self._log_debug("close failed", error)
+        client.close()
+
     def _advance(self, coordinator: GroupCoordinator) -> float:
         subscription = self._subscription
         if self._must_leave:
-            coordinator.revoke_and_leave(LEAVE_MS)
+            coordinator.revoke_and_leave()
             self._must_leave, self._applied_subscription = False, None
             return 0.0
         if subscription is None:
             return IDLE_SECONDS
         if subscription is not self._applied_subscription:
-            coordinator.subscribe(subscription, METADATA_MS)
+            coordinator.subscribe(subscription)
             self._applied_subscription = subscription
         if self._poll_overdue is not None:
             self._leave_for_poll_timeout(coordinator, self._poll_overdue)
@@ -292,7 +373,8 @@ class GroupMember:
             self._events.accept_rebalances()
             coordinator.lose_partitions()
             self._left_for_poll_timeout = False
-        if not coordinator.has_topics and not coordinator.has_joined:
+        has_topics = bool(coordinator.subscription.subscription)
+        if not has_topics and not coordinator.has_joined:
             return IDLE_SECONDS
         if pause := coordinator.seconds_to_rejoin:
             return pause
@@ -309,10 +391,10 @@ class GroupMember:
         self._events.put(error_message(KafkaError._MAX_POLL_EXCEEDED, reason))
         self._poll_overdue = None
         coordinator.rebalance_reason = "max.poll.interval.ms exceeded"
-        coordinator.leave(LEAVE_MS, permanently=False)
+        coordinator.leave(permanently=False)
 
     def _report_join_error(self, error: kafka_errors.KafkaError) -> None:
-        self._connection.clear_auth_failures()
+        self._clear_auth_failures()
         code = error_code(error)
         if isinstance(error, kafka_errors.FencedInstanceIdError):
             self._fence()
@@ -320,25 +402,13 @@ class GroupMember:
             reason = f"JoinGroup failed: {KafkaError(code).str()}"
             self._events.put(error_message(code, reason))
         else:
-            log.debug("group=%s join failed: %s", self._configuration.group_id, format_error(error))
+            self._log_debug("join failed", error)
 
     def _fence(self) -> None:
-        if not self._fenced:
-            self._fenced = True
+        if not self.is_fenced:
+            self.is_fenced = True
             reason = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
             reason = f"Fatal error: {reason}: Fatal consumer error: {reason}"
             self._events.put(error_message(KafkaError._FATAL, reason))
             self._events.put(FatalEvent())
             self._wake()
-
-    def _leave_before_exit(self, coordinator: GroupCoordinator) -> None:
-        try:
-            coordinator.shut_down(LEAVE_MS)
-        except (kafka_errors.KafkaError, RuntimeError) as error:
-            log.debug(
-                "group=%s LeaveGroup failed: %s", self._configuration.group_id, format_error(error)
-            )
-
-
-def _retry_after_rebalance(commit: Commit, code: int) -> MemberIdentity | None:
-    return commit.member if code == REBALANCE_IN_PROGRESS else None

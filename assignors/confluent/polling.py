@@ -40,9 +40,8 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
-from assignors.confluent.events import Event, EventQueue
+from assignors.confluent.events import Event, EventQueue, PartitionKey, Position
 from assignors.confluent.internals import REENTRY_IDENTITY
-from assignors.confluent.offsets import PartitionKey, Position
 
 SLOW_POLL_SECONDS = 0.1
 """Seconds that a slow poll waits before it handles events again."""
@@ -60,12 +59,6 @@ TICK_SECONDS = 0.25
 """Seconds between two ticks of a Ticker."""
 
 
-def _thread_identity() -> int:
-    """Return confluent's identity of this thread."""
-    identity = 0 if REENTRY_IDENTITY is None else REENTRY_IDENTITY.get()
-    return identity or threading.get_ident()
-
-
 class NativeConsumer:
     """confluent's own methods of a consumer, also for calls while another thread polls."""
 
@@ -77,8 +70,9 @@ class NativeConsumer:
         self._lock = threading.RLock()
 
     def set_polling_thread(self) -> None:
-        """Record that this thread polls."""
-        self._polling_thread = _thread_identity()
+        """Record that this thread polls, by confluent's identity of it."""
+        identity = 0 if REENTRY_IDENTITY is None else REENTRY_IDENTITY.get()
+        self._polling_thread = identity or threading.get_ident()
 
     def close(self) -> None:
         """End calls under the polling thread's identity: closing destroys what they would use."""

@@ -8,20 +8,36 @@ eager group and incrementally in a cooperative one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-from assignors.confluent.commits import OffsetCommitter
-from assignors.confluent.events import RebalanceEvent, RebalanceKind, kafka_exception
-from assignors.confluent.offsets import (
-    PartitionKey,
-    is_partition_list,
-    keys_of,
-    with_start_offsets,
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
 )
+
+from assignors.confluent.commits import (
+    START_AT_COMMITTED,
+    OffsetCommitter,
+    is_partition_list,
+    key_of,
+    keys_of,
+    to_partitions,
+)
+from assignors.confluent.config import Configuration
+from assignors.confluent.events import (
+    PartitionKey,
+    Position,
+    RebalanceEvent,
+    RebalanceKind,
+    kafka_exception,
+)
+from assignors.confluent.member import GroupMember
 from assignors.confluent.polling import NativeConsumer
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
@@ -33,24 +49,14 @@ _EAGER = (
 
 
 class PartitionAssignment:
-    """Applies rebalances, and the application's own assignments, to librdkafka.
-
-    cooperative
-        Whether the consumer's assignor is cooperative.
-    joined_cooperatively
-        Returns whether the group is cooperative; None before the first join.
-    offset_reset
-        auto.offset.reset.
-    """
+    """Applies rebalances, and the application's own assignments, to librdkafka."""
 
     def __init__(
         self,
         native: NativeConsumer,
         committer: OffsetCommitter,
-        *,
-        cooperative: bool,
-        joined_cooperatively: Callable[[], bool | None],
-        offset_reset: str,
+        configuration: Configuration,
+        member: GroupMember,
     ) -> None:
         self.callbacks: dict[RebalanceKind, RebalanceCallback] = {}
         self.owned: set[PartitionKey] | None = None
@@ -61,9 +67,9 @@ class PartitionAssignment:
         """When the last of these began, by `time.monotonic`."""
         self._native = native
         self._committer = committer
-        self._cooperative = cooperative
-        self._joined_cooperatively = joined_cooperatively
-        self._offset_reset = offset_reset
+        self._member = member
+        self._cooperative = configuration.cooperative
+        self._offset_reset = configuration.offset_reset
         self._event: RebalanceEvent | None = None
         self._assigned_by_user = False
         self._pending_commits: list[Future[Any]] = []
@@ -82,15 +88,13 @@ class PartitionAssignment:
         # A call that is refused counts too: confluent does not assign the group's partitions then.
         self._assigned_by_user = True
         self._require_eager("Failed to set assignment")
-        self._on_revoke(keys_of(self._native.assignment()), lost=self._is_lost)
-        return self._assign(partitions, self._native.methods.assign)
+        return self._replace(partitions)
 
     def unassign(self) -> None:
         """Unassign as confluent does."""
         self._assigned_by_user = True
         self._require_eager("Failed to remove assignment")
-        self._on_revoke(keys_of(self._native.assignment()), lost=self._is_lost)
-        self._native.methods.unassign()
+        self._remove_all()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Assign incrementally as confluent does."""
@@ -108,7 +112,7 @@ class PartitionAssignment:
         self._require_cooperative()
         keys = keys_of(partitions)
         if set(keys_of(self._native.assignment())).issuperset(keys):
-            self._on_revoke(keys, lost=self._is_lost)
+            self._on_revoke(keys)
         return self._native.methods.incremental_unassign(partitions)
 
     # ---- rebalances
@@ -149,22 +153,18 @@ class PartitionAssignment:
         return sorted(self.owned) if self.owned or not self._cooperative else None
 
     def _apply(self, kind: RebalanceKind, keys: list[PartitionKey]) -> None:
-        native, lost = self._native.methods, kind is RebalanceKind.LOST
-        assigned = keys_of(self._native.assignment())
-        if kind is RebalanceKind.ASSIGN:
-            partitions = [TopicPartition(*key) for key in keys]
-            if self._cooperative:
-                self._assign(partitions, native.incremental_assign)
-            else:
-                self._on_revoke(assigned, lost=False)
-                self._assign(partitions, native.assign)
+        partitions = [TopicPartition(*key) for key in keys]
+        if kind is RebalanceKind.ASSIGN and self._cooperative:
+            self._assign(partitions, self._native.methods.incremental_assign)
+        elif kind is RebalanceKind.ASSIGN:
+            self._replace(partitions)
         elif self._cooperative:
-            revoked = [key for key in keys if key in set(assigned)]
-            self._on_revoke(revoked, lost=lost)
-            native.incremental_unassign([TopicPartition(*key) for key in revoked])
+            assigned = set(keys_of(self._native.assignment()))
+            revoked = [key for key in keys if key in assigned]
+            self._on_revoke(revoked)
+            self._native.methods.incremental_unassign([TopicPartition(*key) for key in revoked])
         else:
-            self._on_revoke(assigned, lost=lost)
-            native.unassign()
+            self._remove_all()
 
     def _update_owned(self, kind: RebalanceKind, keys: list[PartitionKey]) -> None:
         if kind is RebalanceKind.ASSIGN:
@@ -197,19 +197,52 @@ class PartitionAssignment:
         assign(with_start_offsets(partitions, committed, self._offset_reset))
         self._committer.on_assign(partitions, committed or {})
 
-    def _on_revoke(self, keys: list[PartitionKey], *, lost: bool) -> None:
-        commit = self._committer.on_revoke(keys, lost=lost)
+    def _replace(self, partitions: list[TopicPartition]) -> None:
+        self._on_revoke(keys_of(self._native.assignment()))
+        self._assign(partitions, self._native.methods.assign)
+
+    def _remove_all(self) -> None:
+        self._on_revoke(keys_of(self._native.assignment()))
+        self._native.methods.unassign()
+
+    def _on_revoke(self, keys: list[PartitionKey]) -> None:
+        commit = self._committer.on_revoke(keys, lost=self.handling is RebalanceKind.LOST)
         if commit is not None and self._event is not None:
             self._pending_commits.append(commit)
 
-    @property
-    def _is_lost(self) -> bool:
-        return self._event is not None and self._event.kind is RebalanceKind.LOST
-
     def _require_eager(self, action: str) -> None:
-        if self._joined_cooperatively() is True:
+        if self._cooperative and self._member.has_joined:
             raise kafka_exception(KafkaError._STATE, action)
 
     def _require_cooperative(self) -> None:
-        if self._joined_cooperatively() is False:
+        if not self._cooperative and self._member.has_joined:
             raise KafkaException(KafkaError(KafkaError._STATE, _EAGER))
+
+
+_RESETS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), OFFSET_BEGINNING),
+    **dict.fromkeys(("largest", "latest", "end"), OFFSET_END),
+}
+
+
+def with_start_offsets(
+    partitions: list[TopicPartition],
+    committed: Mapping[PartitionKey, Position] | None,
+    offset_reset: str,
+) -> list[TopicPartition]:
+    """Return the partitions with the offsets to start at, as far as these are known.
+
+    ``committed`` are the group's committed offsets; None: unknown. ``offset_reset`` is
+    auto.offset.reset: with "error" librdkafka reports that there is no offset.
+    """
+    if committed is None:
+        return partitions
+    reset = Position(_RESETS.get(offset_reset.lower(), OFFSET_INVALID))
+    started = []
+    for partition in partitions:
+        start = committed.get(key_of(partition), reset)
+        if partition.offset in START_AT_COMMITTED and start.offset != OFFSET_INVALID:
+            started += to_partitions({key_of(partition): start})
+        else:
+            started.append(partition)
+    return started

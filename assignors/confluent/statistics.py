@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assignors.confluent.commits import OffsetCommitter
-from assignors.confluent.events import RebalanceKind
+from assignors.confluent.config import Configuration
+from assignors.confluent.events import PartitionKey, Position, RebalanceKind
 from assignors.confluent.member import GroupMember
-from assignors.confluent.offsets import PartitionKey, Position
 from assignors.confluent.rebalance import PartitionAssignment
 
 
@@ -47,35 +47,19 @@ def complete_statistics(
         partitions = _object(_object(topics.get(topic)).get("partitions"))
         fields = partitions.get(str(partition))
         if isinstance(fields, dict):
-            fields.update(_committed_fields(position, fields.get(end_field)))
+            end: Any = fields.get(end_field)
+            has_lag = isinstance(end, int) and 0 <= position.offset <= end
+            fields |= {
+                "commited_offset": position.offset,  # librdkafka writes this name too.
+                "committed_offset": position.offset,
+                "committed_leader_epoch": position.leader_epoch,
+                "consumer_lag": end - position.offset if has_lag else -1,
+            }
     return json.dumps(statistics, separators=(",", ":"))
-
-
-def _committed_fields(position: Position, end: object) -> dict[str, int]:
-    known = isinstance(end, int) and 0 <= position.offset <= end
-    return {
-        "commited_offset": position.offset,  # librdkafka writes this name too.
-        "committed_offset": position.offset,
-        "committed_leader_epoch": position.leader_epoch,
-        "consumer_lag": end - position.offset if known and isinstance(end, int) else -1,
-    }
 
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def join_state(handling: RebalanceKind | None, *, is_stable: bool, is_joining: bool) -> str:
-    """Return librdkafka's name of the state of a join.
-
-    ``handling`` is the rebalance that the application is handling.
-    """
-    if handling is not None:
-        assigning = handling is RebalanceKind.ASSIGN
-        return "wait-assign-call" if assigning else "wait-unassign-call"
-    if is_stable:
-        return "steady"
-    return "wait-join" if is_joining else "init"
 
 
 class Statistics:
@@ -83,22 +67,23 @@ class Statistics:
 
     def __init__(
         self,
+        configuration: Configuration,
         member: GroupMember,
         assignment: PartitionAssignment,
         committer: OffsetCommitter,
-        *,
-        read_committed: bool,
     ) -> None:
+        self._read_committed = configuration.kafka_python["isolation_level"] == "read_committed"
         self._member = member
         self._assignment = assignment
         self._committer = committer
-        self._read_committed = read_committed
         self._state = "init"
         self._state_since = time.monotonic()
 
     def observe(self, now: float) -> None:
-        """Record the time of a change of the state. Called at each tick."""
-        state = self._member.state
+        """Record the time of a change of the coordinator's state. Called at each tick."""
+        coordinator = self._member.coordinator
+        known = coordinator is not None and coordinator.coordinator_id is not None
+        state = "term" if self._member.closing else "up" if known else "query-coord"
         if state != self._state:
             self._state, self._state_since = state, now
 
@@ -113,14 +98,24 @@ class Statistics:
         group = {
             "state": self._state,
             "stateage": int((now - self._state_since) * 1000),
-            "join_state": join_state(
-                assignment.handling, is_stable=member.is_stable, is_joining=member.is_joining
-            ),
+            "join_state": self._join_state(),
             "rebalance_age": int((now - last_rebalance) * 1000),
             "rebalance_cnt": assignment.rebalances,
-            "rebalance_reason": member.rebalance_reason,
+            "rebalance_reason": member.coordinator.rebalance_reason if member.coordinator else "",
             "assignment_size": len(assignment.owned or ()),
         }
         return complete_statistics(
             text, group, self._committer.committed(), read_committed=self._read_committed
         )
+
+    def _join_state(self) -> str:
+        """Return librdkafka's name of the state of a join."""
+        if self._assignment.handling is RebalanceKind.ASSIGN:
+            return "wait-assign-call"
+        if self._assignment.handling is not None:
+            return "wait-unassign-call"
+        if self._member.is_stable:
+            return "steady"
+        coordinator = self._member.coordinator
+        joining = coordinator is not None and coordinator.rebalance_in_progress()
+        return "wait-join" if joining else "init"

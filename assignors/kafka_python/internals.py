@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     if error.name == "kafka":  # Not installed.
         raise
-    raise unsupported_import(error, "kafka-python", SUPPORTED) from error
+    raise unsupported_import(error, SUPPORTED) from error
 
 INTERNALS: Internals = {
     # Looked up there when a KafkaConsumer is constructed, and so replaced there.
@@ -184,6 +184,4 @@ INTERNALS: Internals = {
 @cache
 def check_kafka_python() -> None:
     """Raise UnsupportedClientError if the installed kafka-python lacks any of `INTERNALS`."""
-    check_internals(
-        INTERNALS, library="kafka-python", version=kafka.__version__, supported=SUPPORTED
-    )
+    check_internals(INTERNALS, SUPPORTED)

@@ -28,7 +28,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -257,17 +257,10 @@ class FollowerFetches:
 class NearestReplicas:
     """The replicas that one consumer reads; constructed by :func:`read_from_nearest`."""
 
-    def __init__(
-        self,
-        fetcher: Any,
-        rack: str | None,
-        policy: NearestPolicy,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, fetcher: Any, rack: str | None, policy: NearestPolicy) -> None:
         self._fetcher = fetcher
         self._manager = fetcher._manager
         self._rack = rack
-        self._clock = clock
         self._followers = FollowerFetches(policy)
         self._racks: Mapping[int, object] = {}
         self._metadata_at = -math.inf
@@ -293,7 +286,7 @@ class NearestReplicas:
 
     def _create_fetch_requests(self) -> Any:
         cluster = self._manager.cluster
-        self._now = self._clock()
+        self._now = time.monotonic()
         self._metadata_at = cluster._last_successful_refresh_ms / 1000
         self._racks = {broker.node_id: broker.rack for broker in cluster.brokers()}
         if self._followers.needs_metadata(self._metadata_at, self._now):
@@ -364,7 +357,7 @@ class NearestReplicas:
                         )
                         part.error_code = OffsetNotAvailableError.errno
                         refused.add(tp)
-            self._followers.answered(broker, refused, self._clock())
+            self._followers.answered(broker, refused, time.monotonic())
             self._clear_preferred_replica(refused)
         self._upstream_handle_fetch_response(broker, offsets, sent, response)
 
@@ -374,7 +367,7 @@ class NearestReplicas:
 
     def _fetch_failed(self, broker: int) -> None:
         fetched, _ = self._followers.pending.get(broker, (frozenset[TopicPartition](), 0.0))
-        self._followers.failed(broker, self._clock())
+        self._followers.failed(broker, time.monotonic())
         self._clear_preferred_replica(fetched)
 
     def _clear_preferred_replica(self, partitions: Iterable[TopicPartition]) -> None:

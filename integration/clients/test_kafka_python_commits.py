@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import CommitFailedError
 
 from assignors.kafka_python import (
@@ -24,7 +21,6 @@ from integration.support.clients import (
     MemberConfig,
     OnChange,
     PartitionId,
-    Strategies,
 )
 from integration.support.groups import ConsumerGroup
 from integration.support.offsets_topic import commit_history, count_decreases
@@ -45,25 +41,13 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 PARTITIONS = 12
 
 
-@dataclass
-class CommitCounter:
-    """Number of successful commits, and of each error, by where ``commit`` was called."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def commit(self, consumer: Any, where: str) -> None:
-        try:
-            consumer.commit()
-        except Exception as error:  # noqa: BLE001 - errors are counted
-            self.counts[f"{where}: {type(error).__name__}"] += 1
-        else:
-            self.counts[f"{where}: committed"] += 1
-
-
 class CommittingClient(KafkaPythonClient):
-    """Calls ``commit`` after each poll with records, and in each call of its listener."""
+    """Calls ``commit`` after each poll with records, and in each call of its listener.
 
-    def __init__(self, consumer: KafkaConsumer, outcomes: CommitCounter) -> None:
+    ``outcomes`` counts successful commits, and each error, by where ``commit`` was called.
+    """
+
+    def __init__(self, consumer: KafkaConsumer, outcomes: Counter[str]) -> None:
         super().__init__(consumer)
         self._outcomes = outcomes
 
@@ -72,31 +56,33 @@ class CommittingClient(KafkaPythonClient):
     ) -> None:
         def commit_on_change(kind: str, tps: Iterable[PartitionId]) -> None:
             on_change(kind, tps)
-            self._outcomes.commit(self.consumer, kind)
+            self._commit(kind)
 
         super().subscribe(commit_on_change, topics=topics, pattern=pattern)
 
     def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
         records = list(super().poll(min(seconds, 0.05)))
         if records:
-            self._outcomes.commit(self.consumer, "loop")
+            self._commit("loop")
         return records
 
-
-@dataclass
-class Commits:
-    """Results of the commits of a group during a few rebalances."""
-
-    outcomes: Counter[str]
-    decreases: int
-    read: int
-    read_again: int
+    def _commit(self, where: str) -> None:
+        try:
+            self.consumer.commit()
+        except Exception as error:  # noqa: BLE001 - errors are counted
+            self._outcomes[f"{where}: {type(error).__name__}"] += 1
+        else:
+            self._outcomes[f"{where}: committed"] += 1
 
 
-def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits:
+@pytest.mark.parametrize(
+    "strategy", [LeaderRackAwareCooperativeStickyAssignor, LeaderRackAwareRangeAssignor]
+)
+def test_every_commit_succeeds(cluster: Cluster, strategy: Any) -> None:
     topic = create_topic(cluster, new_name("commits"), replicas_led_from(evenly(PARTITIONS)))
     tps = {(topic, partition) for partition in range(PARTITIONS)}
-    outcomes = CommitCounter()
+    outcomes: Counter[str] = Counter()
+    client = KafkaPython(lambda rack: [strategy(rack=rack)])
 
     def make(config: MemberConfig) -> CommittingClient:
         return CommittingClient(client(config).consumer, outcomes)
@@ -117,44 +103,12 @@ def rebalance_while_committing(cluster: Cluster, client: KafkaPython) -> Commits
         group.stop("a1")
         group.settle(tps, after=generation)
         time.sleep(0.5)
-    reads = [offset for tp in tps for _, offset, _ in group.reads_of(tp).seen]
-    again = len(reads) - sum(len(group.reads_of(tp).offsets()) for tp in tps)
-    history = commit_history(cluster, group.id)
-    return Commits(outcomes.counts, count_decreases(history), len(reads), again)
-
-
-RACKWARD: dict[str, Strategies] = {
-    "cooperative": lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)],
-    "eager": lambda rack: [LeaderRackAwareRangeAssignor(rack=rack)],
-}
-KAFKA_PYTHON: dict[str, Strategies] = {
-    "cooperative": lambda _: [CooperativeStickyAssignor()],
-    "eager": lambda _: [RangePartitionAssignor()],
-}
-
-
-@pytest.mark.parametrize("protocol", RACKWARD)
-def test_every_commit_succeeds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(cluster, KafkaPython(RACKWARD[protocol]))
-    print(commits)
-    assert {name.rpartition(" ")[2] for name in commits.outcomes} == {"committed"}
-    assert {"loop: committed", "assigned: committed", "revoked: committed"} <= set(commits.outcomes)
-    assert (commits.decreases, commits.read_again) == (0, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", KAFKA_PYTHON)
-def test_commits_of_kafka_python_without_workarounds(cluster: Cluster, protocol: str) -> None:
-    commits = rebalance_while_committing(
-        cluster, KafkaPython(KAFKA_PYTHON[protocol], workarounds=False)
-    )
-    print(commits)
-    # It reads nothing during a rebalance, and cannot commit in a listener.
-    assert set(commits.outcomes) == {
-        "loop: committed",
-        "assigned: RuntimeError",
-        "revoked: RuntimeError",
-    }
+    print(outcomes)
+    assert {name.rpartition(" ")[2] for name in outcomes} == {"committed"}
+    assert {"loop: committed", "assigned: committed", "revoked: committed"} <= set(outcomes)
+    assert count_decreases(commit_history(cluster, group.id)) == 0
+    for tp in tps:
+        assert len(group.reads_of(tp).seen) == len(group.reads_of(tp).offsets())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -63,29 +63,15 @@ def group_of(
     )
 
 
-class Requests:
-    """The log lines of rebalances that members requested because of moved leaders."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
-
-    @property
-    def lines(self) -> list[str]:
-        """Return one line per request."""
-        return [
-            line
-            for line in self._caplog.messages
-            if line.startswith("requesting a rebalance because leaders moved")
-        ]
-
-    def __len__(self) -> int:
-        return len(self.lines)
+Requests = Callable[[], list[str]]
 
 
 @pytest.fixture
 def requests(caplog: pytest.LogCaptureFixture) -> Iterator[Requests]:
+    """Return what lists the log lines of rebalances requested because of moved leaders."""
+    start = "requesting a rebalance because leaders moved"
     with caplog.at_level(logging.INFO, logger="rackward.assignors"):
-        yield Requests(caplog)
+        yield lambda: [line for line in caplog.messages if line.startswith(start)]
 
 
 class Leaders:
@@ -148,17 +134,17 @@ def test_a_tenth_of_the_leaders_moves(cluster: Cluster, requests: Requests, libr
         generation, moving = group.generation, time.monotonic()
         leaders.move(swaps=2)
         assert off_rack(cluster, before, SIX) == 4
-        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
+        wait_until(lambda: len(requests()) == 1, TEST_TIMEOUT, "a rebalance is requested")
         assert time.monotonic() - moving > POLICY.stable_seconds
         now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, SIX) == 0
         assert sum(len(before[name] & now[name]) for name in SIX) == PARTITIONS - 4
         # A cooperative rebalance takes two rounds.
         assert group.generation - generation <= (1 if library == "aiokafka" else 2)
-        assert "partitions=36 off_rack=4 off_rack_after=0" in requests.lines[0]
+        assert "partitions=36 off_rack=4 off_rack_after=0" in requests()[0]
         generation = group.generation
         time.sleep(POLICY.stable_seconds + POLICY.min_interval)
-        assert (group.generation, len(requests)) == (generation, 1)
+        assert (group.generation, len(requests())) == (generation, 1)
         sent.stop()
         everything_is_read(group.reads_of, leaders.topic, sent)
 
@@ -192,15 +178,15 @@ def test_a_static_leader_that_restarts_watches_again(
             group.stop(name)
             start(name)
             assert group.settle(leaders.tps) == before
-        assert (group.generation, len(requests)) == (generation, 0)
+        assert (group.generation, len(requests())) == (generation, 0)
         leaders.move(swaps=2)
-        wait_until(lambda: len(requests) == 1, TEST_TIMEOUT, "a rebalance is requested")
+        wait_until(lambda: len(requests()) == 1, TEST_TIMEOUT, "a rebalance is requested")
         now = group.settle(leaders.tps, after=generation)
         assert off_rack(cluster, now, three) == 0
         # The member that requested it leads now, and nothing else is to gain.
         generation = group.generation
         time.sleep(POLICY.stable_seconds)
-        assert (group.generation, len(requests)) == (generation, 1)
+        assert (group.generation, len(requests())) == (generation, 1)
 
 
 @pytest.mark.slow
@@ -223,7 +209,7 @@ def test_a_rolling_restart_of_all_brokers(
             wait_until(leaders.are_replicated, 120, f"broker {broker} is in sync again")
             time.sleep(5)
         during_restarts = (
-            len(requests),
+            len(requests()),
             group.generation - generation,
             round(time.monotonic() - began),
         )
@@ -234,16 +220,16 @@ def test_a_rolling_restart_of_all_brokers(
             time.sleep(2 * CALM.stable_seconds)
         else:
             wait_until(
-                lambda: len(requests) == 1, 2 * CALM.unstable_seconds, "a rebalance is requested"
+                lambda: len(requests()) == 1, 2 * CALM.unstable_seconds, "a rebalance is requested"
             )
-        now = group.settle(leaders.tps, after=generation if requests else -1)
+        now = group.settle(leaders.tps, after=generation if requests() else -1)
         time.sleep(CALM.min_interval + CALM.stable_seconds)
         print(
             f"\nsix brokers: (requests, rebalances, seconds) {during_restarts};"
             " off-rack of the plan before:"
-            f" {off_rack_before}, now {off_rack(cluster, now, TWELVE)}; {requests.lines}"
+            f" {off_rack_before}, now {off_rack(cluster, now, TWELVE)}; {requests()}"
         )
-        assert len(requests) == (0 if reset else 1)
+        assert len(requests()) == (0 if reset else 1)
         if not reset:
-            assert f"off_rack_after={off_rack(cluster, now, TWELVE)} " in requests.lines[0]
+            assert f"off_rack_after={off_rack(cluster, now, TWELVE)} " in requests()[0]
         assert group.settle(leaders.tps) == now

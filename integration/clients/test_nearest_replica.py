@@ -7,19 +7,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import OffsetOutOfRangeError
 
 from assignors.kafka_python import NearestPolicy, read_from_nearest
 from assignors.kafka_python.nearest_replica import NearestReplicas
 from integration.support.clients import KafkaPython, KafkaPythonClient, MemberConfig
 from integration.support.groups import ConsumerGroup
-from integration.support.topics import SteadyProducer, create_topic, fill, new_name, with_admin
+from integration.support.topics import SteadyProducer, create_topic, new_name
 from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -265,77 +262,3 @@ def test_members_read_followers_while_others_join_and_leave(stretched: Cluster) 
         # If the coordinator moves during a commit, records are read again; none is skipped.
         offsets = [offset for _, offset, _ in group.reads_of(tp).seen]
         assert all(after <= before + 1 for before, after in itertools.pairwise(offsets))
-
-
-@pytest.mark.slow
-def test_a_follower_that_lags_does_not_reset_the_position(stretched: Cluster) -> None:
-    """It lags by megabytes while metadata has it in sync: offset 210 is out of its range."""
-    topic = create_topic(stretched, new_name("lags"), [[0, 1]])
-    tp = TopicPartition(topic, 0)
-    throttle_replicas(stretched, topic)
-    fill(stretched, topic, 1, 10)
-    stretched.kill_broker(1)
-    wait_until(lambda: 1 not in broker_ids(stretched), 30, "broker 1 is not in the metadata")
-    fill(stretched, topic, 1, 200)
-    stretched.start_broker(1)
-
-    consumer = KafkaConsumer(
-        bootstrap_servers=stretched.bootstrap(CLIENT_RACK).split(","), auto_offset_reset="earliest"
-    )
-    try:
-        update = consumer._cluster.update_metadata
-
-        def update_with_all_in_sync(response: Any) -> None:
-            for each in response.topics:
-                for partition in each.partitions:
-                    partition.isr_nodes = partition.replica_nodes
-            update(response)
-
-        consumer._cluster.update_metadata = update_with_all_in_sync
-        reading = read_from_nearest(consumer, rack=CLIENT_RACK, policy=NearestPolicy(backoff=60))
-        errors = errors_of(consumer)
-        consumer.assign([tp])
-        consumer.seek_to_end(tp)
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while reading.read_from.get(tp) != 0:
-            assert time.monotonic() < deadline, (reading.read_from, errors)
-            assert not consumer.poll(timeout_ms=100)
-        assert errors == [(1, OffsetOutOfRangeError.errno)]
-        assert consumer.position(tp) == 210
-        fill(stretched, topic, 1, 1)
-        offsets: list[int] = []
-        while not offsets:
-            assert time.monotonic() < deadline, "the next record is not read"
-            offsets += [each.offset for each in consumer.poll(timeout_ms=100).get(tp, [])]
-        assert offsets == [210]
-    finally:
-        consumer.close()
-
-
-def broker_ids(cluster: Cluster) -> set[int]:
-    return {broker.id for broker in cluster.view([]).brokers}
-
-
-def throttle_replicas(cluster: Cluster, topic: str) -> None:
-    """Limit replication of the topic from broker 0 to a byte per second, unless in sync."""
-    kind = ConfigResourceType
-    changes = [
-        ConfigResource(kind.BROKER, "0", {"leader.replication.throttled.rate": "1"}),
-        ConfigResource(kind.TOPIC, topic, {"leader.replication.throttled.replicas": "*"}),
-    ]
-    with_admin(cluster, lambda admin: admin.alter_configs(changes, raise_on_unknown=False))
-
-
-def errors_of(consumer: Any) -> list[tuple[int, int]]:
-    """Return a list that receives the broker and code of each error of a partition."""
-    errors: list[tuple[int, int]] = []
-    fetcher = consumer._fetcher
-    handle = fetcher._handle_fetch_response
-
-    def record(broker: int, offsets: Any, sent: float, response: Any) -> None:
-        for topic in response.responses:
-            errors.extend((broker, each.error_code) for each in topic.partitions if each.error_code)
-        handle(broker, offsets, sent, response)
-
-    fetcher._handle_fetch_response = record
-    return errors

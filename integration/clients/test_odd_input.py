@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
@@ -24,8 +23,9 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
 
 
-def kafka_python_subscription(topics: Any, user_data: bytes) -> bytes:
-    encoded: bytes = ConsumerProtocolSubscription(
+def encoded(topics: Any, user_data: bytes) -> bytes:
+    """Return a subscription of kafka-python."""
+    data: bytes = ConsumerProtocolSubscription(
         version=3,
         topics=list(topics),
         user_data=user_data,
@@ -33,12 +33,7 @@ def kafka_python_subscription(topics: Any, user_data: bytes) -> bytes:
         generation_id=-1,
         rack_id=None,
     ).encode()
-    return encoded
-
-
-def aiokafka_subscription(topics: Any, user_data: bytes) -> bytes:
-    encoded: bytes = ConsumerProtocolMemberMetadata(0, list(topics), user_data).encode()
-    return encoded
+    return data
 
 
 class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -61,25 +56,8 @@ class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def on_assignment(self, *assignment: Any) -> None: ...
 
 
-class Library(NamedTuple):
-    """A client library: its members, those with a given assignor, and its subscriptions."""
-
-    client: MakeClient
-    client_with: Callable[[Any], MakeClient]
-    subscription: Callable[[Any, bytes], bytes]
-
-
-LIBRARIES = pytest.mark.parametrize(
-    "library",
-    [
-        Library(
-            KafkaPython(),
-            lambda assignor: KafkaPython(lambda _: [assignor]),
-            kafka_python_subscription,
-        ),
-        Library(AIOKafka(), lambda assignor: AIOKafka(lambda _: [assignor]), aiokafka_subscription),
-    ],
-    ids=["kafka-python", "aiokafka"],
+CLIENTS = pytest.mark.parametrize(
+    "client", [KafkaPython(), AIOKafka()], ids=["kafka-python", "aiokafka"]
 )
 
 
@@ -88,19 +66,19 @@ def logged(caplog: pytest.LogCaptureFixture, *parts: str) -> int:
     return sum(all(part in line for part in parts) for line in caplog.messages)
 
 
-@LIBRARIES
+@CLIENTS
 def test_members_that_send_invalid_subscriptions(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, client: MakeClient
 ) -> None:
     randbytes = random.Random(3).randbytes
-    undecodable = ForeignAssignor(lambda t: library.subscription(t, b"\xfe" + randbytes(200)))
-    truncated = ForeignAssignor(lambda topics: library.subscription(topics, b"")[:-3])
+    undecodable = ForeignAssignor(lambda topics: encoded(topics, b"\xfe" + randbytes(200)))
+    truncated = ForeignAssignor(lambda topics: encoded(topics, b"")[:-3])
     topic = create_topic(cluster, new_name("garbage"), replicas_led_from(evenly(12)))
-    with ConsumerGroup(cluster, topics=[topic], client=library.client) as group:
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1", "a")
         group.settle(partitions_of(topic, 12))
-        group.start("random", client=library.client_with(undecodable))
-        group.start("truncated", client=library.client_with(truncated))
+        group.start("random", client=KafkaPython(lambda _: [undecodable]))
+        group.start("truncated", client=KafkaPython(lambda _: [truncated]))
         group.settle(partitions_of(topic, 12))
         before = group.generation
         group.start("b1", "b")
@@ -113,13 +91,13 @@ def test_members_that_send_invalid_subscriptions(
         assert logged(caplog, "cannot be decoded: member=truncated", "error=subscription") == 1
 
 
-@LIBRARIES
+@CLIENTS
 def test_a_topic_that_does_not_exist_yet(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, client: MakeClient
 ) -> None:
     existing, absent = new_name("existing"), new_name("absent")
     create_topic(cluster, existing, replicas_led_from(evenly(6)))
-    with ConsumerGroup(cluster, topics=[existing], client=library.client) as group:
+    with ConsumerGroup(cluster, topics=[existing], client=client) as group:
         group.start("a1", "a")
         group.settle(partitions_of(existing, 6))
         group.start("b1", "b", topics=[existing, absent])
@@ -133,14 +111,14 @@ def test_a_topic_that_does_not_exist_yet(
     assert partitions_of(absent, 3) <= owned["b1"]
 
 
-@LIBRARIES
+@CLIENTS
 def test_a_topic_deleted_during_a_rebalance(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, library: Library
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, client: MakeClient
 ) -> None:
     remaining, deleted = new_name("remaining"), new_name("deleted")
     create_topic(cluster, remaining, replicas_led_from(evenly(12)))
     create_topic(cluster, deleted, replicas_led_from(evenly(12)))
-    with ConsumerGroup(cluster, topics=[remaining, deleted], client=library.client) as group:
+    with ConsumerGroup(cluster, topics=[remaining, deleted], client=client) as group:
         group.start("a1", "a")
         group.start("b1", "b")
         group.settle(partitions_of(remaining, 12) | partitions_of(deleted, 12))
@@ -153,16 +131,16 @@ def test_a_topic_deleted_during_a_rebalance(
     assert off_rack(cluster, owned, {"a1": "a", "b1": "b", "c1": "c"}) == 0
 
 
-@LIBRARIES
+@CLIENTS
 def test_unrevoked_partitions_are_withheld_for_two_timeouts(
     cluster: Cluster,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    library: Library,
+    client: MakeClient,
 ) -> None:
     monkeypatch.setattr("assignors.group_leader.rebalance.REVOCATION_TIMEOUT", 1.0)
     topic = create_topic(cluster, new_name("claimed"), replicas_led_from(evenly(12)))
-    with ConsumerGroup(cluster, topics=[topic], client=library.client) as group:
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1", "a")
         group.settle(partitions_of(topic, 12))
         hostile = HostileMember(cluster, group.id, subscription([topic], {}, -1), PROTOCOL)

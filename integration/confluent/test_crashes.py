@@ -15,17 +15,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assignors.confluent import AIOConsumer, Consumer
+from integration.confluent.programs import Program
 from integration.support.confluent import RACKWARD, new_group
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name, produce_steadily
@@ -41,45 +40,26 @@ CALL_SECONDS = 5.0
 """Timeout of one call of ``consume``, for more records than the topic has."""
 
 
-class Reader:
-    """A consumer in its own process, and the batches that it has reported."""
+class Reader(Program):
+    """A consumer, and the batches that it has reported."""
 
-    def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
-        self.group = group
-        self.delivered: dict[tuple[str, int], int] = {}
-        self.batches = 0
-        arguments = [name, bootstrap, group, topic]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.confluent.test_crashes", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[2],
-        )
-        self._thread = threading.Thread(target=self._read_reports, daemon=True)
-        self._thread.start()
+    def __init__(self, name: str, cluster: Cluster, topic: str) -> None:
+        self.group = new_group()
+        arguments = (name, cluster.bootstrap_servers, self.group, topic)
+        super().__init__("integration.confluent.test_crashes", *arguments)
 
-    def _read_reports(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            for topic, partition, end in json.loads(line):
-                self.delivered[topic, partition] = end
-            self.batches += 1
-
-    def await_commit(self, cluster: Cluster, name: str) -> None:
-        wait_until(lambda: self.batches > 0, TEST_TIMEOUT, f"{name} returns a batch")
+    def await_commit(self, cluster: Cluster) -> None:
+        wait_until(lambda: bool(self.lines), TEST_TIMEOUT, "a batch")
         wait_until(
-            lambda: sum(committed(cluster, self.group).values()) > 0,
-            TEST_TIMEOUT,
-            f"{name} commits offsets",
+            lambda: sum(committed(cluster, self.group).values()) > 0, TEST_TIMEOUT, "a commit"
         )
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._thread.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+    def lost(self, cluster: Cluster) -> int:
+        """Return the number of records that are committed and were not returned."""
+        batches = map(json.loads, self.lines)
+        delivered = {(topic, number): end for batch in batches for topic, number, end in batch}
+        offsets = committed(cluster, self.group)
+        return sum(max(0, offset - delivered.get(key, 0)) for key, offset in offsets.items())
 
 
 def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluster) -> None:
@@ -88,21 +68,15 @@ def test_records_that_consume_has_not_returned_are_not_committed(cluster: Cluste
     with produce_steadily(cluster, topic, PARTITIONS, every=0.005):
         try:
             for name in READERS:
-                readers[name] = Reader(name, cluster.bootstrap_servers, new_group(), topic)
-            for name, reader in readers.items():
-                reader.await_commit(cluster, name)
+                readers[name] = Reader(name, cluster, topic)
+            for reader in readers.values():
+                reader.await_commit(cluster)
             # After several commit intervals each is in a call that has collected records.
             time.sleep(CALL_SECONDS / 2)
         finally:
             for reader in readers.values():
                 reader.kill()
-    lost = {
-        name: sum(
-            max(0, offset - reader.delivered.get(key, 0))
-            for key, offset in committed(cluster, reader.group).items()
-        )
-        for name, reader in readers.items()
-    }
+    lost = {name: reader.lost(cluster) for name, reader in readers.items()}
     assert lost == dict.fromkeys(READERS, 0)
 
 

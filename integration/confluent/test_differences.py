@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assignors.confluent import Consumer
-from assignors.confluent.offsets import PartitionKey
+from assignors.confluent.events import PartitionKey
 from integration.support.confluent import (
     CONFLUENT,
     RACKWARD,

@@ -16,11 +16,8 @@ from __future__ import annotations
 import argparse
 import queue
 import signal
-import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -28,7 +25,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from assignors.confluent import Consumer
-from integration.support.confluent import RACKWARD, new_group
+from integration.confluent.programs import Program
+from integration.support.confluent import RACKWARD, new_group, read_to_end
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, described, new_name
 from rackward.testing import Cluster
@@ -41,64 +39,32 @@ RECORDS = 100_000
 TEST_TIMEOUT = 90.0
 
 
-class Process:
-    """A member of the pipeline in its own process, and the lines that it has printed."""
-
-    def __init__(self, arguments: list[str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.confluent.test_exactly_once", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        self.lines: list[str] = []
-        self._thread = threading.Thread(target=self._read_lines, daemon=True)
-        self._thread.start()
-
-    def _read_lines(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.lines.append(line.strip())
+class Process(Program):
+    """A member of the pipeline."""
 
     def await_line(self, word: str) -> None:
         wait_until(
             lambda: (
                 any(line.split()[:1] == [word] for line in self.lines)
-                or self._process.poll() is not None
+                or self.process.poll() is not None
             ),
             within=TEST_TIMEOUT,
             what=f"a member prints {word!r}; last lines: {self.lines[-3:]}",
         )
-        assert self._process.poll() is None, (
-            f"the process ended ({self._process.returncode}): {self.lines}"
+        assert self.process.poll() is None, (
+            f"the process ended ({self.process.returncode}): {self.lines}"
         )
 
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
     def send(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(TEST_TIMEOUT)
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
 
     def stop(self) -> None:
         """Close its standard input, so that it closes its consumer, and wait for its end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(TEST_TIMEOUT) == 0, self.lines[-5:]
-
-    def discard(self) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        self._thread.join(TEST_TIMEOUT)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(TEST_TIMEOUT) == 0, self.lines[-5:]
 
 
 class Members:
@@ -109,14 +75,15 @@ class Members:
         self._all: list[Process] = []
 
     def start(self, name: str, rack: str) -> Process:
-        process = Process([*self._arguments, f"--name={name}", f"--rack={rack}"])
+        module = "integration.confluent.test_exactly_once"
+        process = Process(module, *self._arguments, f"--name={name}", f"--rack={rack}")
         self._all.append(process)
         process.await_line("ready")
         return process
 
     def discard(self) -> None:
         for process in self._all:
-            process.discard()
+            process.kill()
 
 
 def test_each_record_is_written_once(cluster: Cluster) -> None:
@@ -166,13 +133,13 @@ def test_each_record_is_written_once(cluster: Cluster) -> None:
         second.send("hang")
         send_a_fifth()
         second.await_line("hanging")
-        second.signal(signal.SIGSTOP)
+        second.process.send_signal(signal.SIGSTOP)
         wait_until(
             lambda: "second" not in client_ids(cluster, group),
             within=TEST_TIMEOUT,
             what="the group removes the second member",
         )
-        second.signal(signal.SIGCONT)
+        second.process.send_signal(signal.SIGCONT)
         second.send("go on")
         second.await_line("refused")
         send_a_fifth()
@@ -182,13 +149,14 @@ def test_each_record_is_written_once(cluster: Cluster) -> None:
     finally:
         members.discard()
 
-    copied = read(cluster, target, "read_committed", min_records=RECORDS)
+    copied: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+    for record in read_to_end(cluster, target, min_records=RECORDS):
+        copied[record.partition()].append(record.value())
     assert sum(map(len, copied.values())) == RECORDS
     for partition, values in copied.items():
         assert values == [f"{partition}:{offset}".encode() for offset in range(len(values))]
     # There are aborted copies, which read_committed has to skip.
-    uncommitted = read(cluster, target, "read_uncommitted", min_records=RECORDS)
-    assert sum(map(len, uncommitted.values())) > RECORDS
+    assert len(read_to_end(cluster, target, "read_uncommitted", min_records=RECORDS)) > RECORDS
     assert sum(committed(cluster, group).values()) == RECORDS
     refused = [line for line in second.lines if line.startswith("refused")]
     assert refused[0] in ("refused UNKNOWN_MEMBER_ID", "refused ILLEGAL_GENERATION")
@@ -197,44 +165,6 @@ def test_each_record_is_written_once(cluster: Cluster) -> None:
 def client_ids(cluster: Cluster, group: str) -> set[str]:
     (description,) = described(cluster, group)
     return {member["client_id"] for member in description["members"]}
-
-
-def read(cluster: Cluster, topic: str, isolation: str, min_records: int) -> dict[int, list[bytes]]:
-    """Return the values in each partition, in order, when there are at least ``min_records``.
-
-    The markers of a committed transaction reach one partition after another, so the first end of
-    a partition may be before its last records.
-    """
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": new_group(),
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign(
-        [TopicPartition(topic, p, confluent_kafka.OFFSET_BEGINNING) for p in range(PARTITIONS)]
-    )
-    values_of: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
-    open_ends = set(range(PARTITIONS))
-    deadline = time.monotonic() + TEST_TIMEOUT
-    while open_ends or sum(map(len, values_of.values())) < min_records:
-        count = sum(map(len, values_of.values()))
-        assert time.monotonic() < deadline, f"{count} records, no end of {open_ends}"
-        for message in consumer.consume(5000, 0.2):
-            error, partition, value = message.error(), message.partition(), message.value()
-            assert partition is not None
-            if error is None:
-                assert value is not None
-                values_of[partition].append(value)
-                open_ends.add(partition)
-            else:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                open_ends.discard(partition)
-    consumer.close()
-    return values_of
 
 
 # The application, run in its own process: this module as a program.

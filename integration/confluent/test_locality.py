@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assignors.confluent.offsets import PartitionKey
+from assignors.confluent.events import PartitionKey
 from integration.support.confluent import Confluent
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from

@@ -14,6 +14,7 @@ from integration.support.confluent import (
     Callbacks,
     Consumers,
     new_group,
+    partition_keys,
     poll_until,
     raised_code,
     read_records,
@@ -182,54 +183,37 @@ def test_a_static_member_is_fenced_by_its_duplicate(consumers: Consumers, filled
     assert len(second.assignment()) == 3
 
 
-def test_a_restarted_static_member_gets_its_partitions_back(
-    consumers: Consumers, filled: str
-) -> None:
-    group = new_group()
-    static, dynamic = consumers({"group.instance.id": "i"}, group=group), consumers(group=group)
-    calls = Callbacks()
-    static.subscribe([filled])
-    dynamic.subscribe([filled], **calls.all)
-    poll_until(
-        static,
-        dynamic,
-        until=lambda _: static.assignment() and dynamic.assignment(),
-        what="an assignment each",
-    )
-    before = static.assignment()
-    static.close()
-    calls.calls.clear()
-    restarted = consumers({"group.instance.id": "i"}, group=group)
-    restarted.subscribe([filled])
-    poll_until(restarted, dynamic, until=lambda _: restarted.assignment(), what="an assignment")
-    assert [p.partition for p in restarted.assignment()] == [p.partition for p in before]
-    assert calls.calls == []
-
-
 def instance_ids(cluster: Cluster, group: str) -> list[str | None]:
     """Return the instance id, or None, of each member in the coordinator's description."""
     (description,) = described(cluster, group)
     return [member["group_instance_id"] for member in description["members"]]
 
 
-def test_a_dynamic_member_leaves_and_a_static_one_stays(
+def test_a_static_member_stays_and_a_dynamic_one_leaves(
     consumers: Consumers, filled: str, cluster: Cluster
 ) -> None:
-    group = new_group()
+    group, calls = new_group(), Callbacks()
     # Longer than this test takes, so that no member leaves because of its session timeout.
     static_settings = {"group.instance.id": "i", "session.timeout.ms": 240_000}
-    dynamic, static = consumers(group=group), consumers(static_settings, group=group)
-    for consumer in (dynamic, static):
-        consumer.subscribe([filled])
+    static, dynamic = consumers(static_settings, group=group), consumers(group=group)
+    static.subscribe([filled])
+    dynamic.subscribe([filled], **calls.all)
     poll_until(
-        dynamic,
         static,
-        until=lambda _: dynamic.assignment() and static.assignment(),
+        dynamic,
+        until=partial(both_are_assigned, static, dynamic),
         what="an assignment each",
     )
     assert sorted(instance_ids(cluster, group), key=str) == [None, "i"]
+    before = partition_keys(static.assignment())
+    calls.calls.clear()
     static.close()
     assert len(instance_ids(cluster, group)) == 2
+    restarted = consumers(static_settings, group=group)
+    restarted.subscribe([filled])
+    poll_until(restarted, dynamic, until=lambda _: restarted.assignment(), what="an assignment")
+    assert partition_keys(restarted.assignment()) == before
+    assert calls.calls == []
     dynamic.close()
     wait_until(
         lambda: instance_ids(cluster, group) == ["i"], TEST_TIMEOUT, "the dynamic one has left"

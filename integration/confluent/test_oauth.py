@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Producer
 
 from assignors.confluent import AIOConsumer
 from integration.support.command_line import one_line, rackward
@@ -180,31 +180,6 @@ def test_java_property_names(secured: Secured, records: str, token_server: Token
     consumer.close()
     # Both clients requested one.
     assert len(token_server.tokens) == 2
-
-
-def test_a_wrong_secret(
-    secured: Secured,
-    records: str,
-    token_server: TokenServer,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    errors: list[Any] = []
-    consumers = consumers_of(secured)
-    consumer = consumers(
-        {**oidc(token_server, secured, WRONG_SECRET), **LOGGER, "error_cb": errors.append}
-    )
-    consumer.subscribe([records])
-    line = "HTTP status 401 (invalid_client): check client id, client secret and scope"
-    poll_until(consumer, until=lambda _: errors and line in caplog.text, what="an error")
-    assert consumer.assignment() == []
-    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
-    started = time.monotonic()
-    consumer.close()
-    assert time.monotonic() - started < TEST_TIMEOUT
-    shown = "".join(error.str() for error in errors) + "".join(capfd.readouterr())
-    assert_no_secret(shown + caplog.text)
 
 
 def test_a_callback_that_fails_for_a_while(secured: Secured, records: str) -> None:

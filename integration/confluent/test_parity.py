@@ -204,16 +204,6 @@ def start_offsets(session: Session) -> None:
     session.read(consumer, 3)
 
 
-def ends_and_resets(session: Session) -> None:
-    latest = session.open({"auto.offset.reset": "latest", "enable.partition.eof": True})
-    session(latest.assign, session.partitions(0) + session.partitions(1, offset=9))
-    error = session.open({"auto.offset.reset": "error"})
-    session(error.assign, session.partitions(0) + session.partitions(1, offset=99))
-    for consumer, count in ((latest, 3), (error, 2)):
-        messages = poll_until(consumer, until=has_count(count), what="records and errors")
-        session.note("messages", sorted(map(comparable, messages), key=str))
-
-
 def seek_and_position(session: Session) -> None:
     consumer = session.open(MANUAL)
     (partition,) = session.partitions(0)
@@ -239,22 +229,6 @@ def seek_before_an_assignment(session: Session) -> None:
     consumer.subscribe([session.topic], on_assign=lambda *_: session(consumer.seek, partition))
     session(consumer.seek, partition)
     poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
-
-
-def pause_and_resume(session: Session) -> None:
-    consumer = session.open()
-    session(consumer.pause, [TopicPartition(MISSING, 0)])
-    consumer.assign(session.partitions(0, 1, offset=0))
-    session(consumer.pause, session.partitions(0, 1))
-    consumer.consume(20, 0.5)
-    session(consumer.consume, 20, 0.3)
-    (position,) = consumer.position(session.partitions(0))
-    session(consumer.resume, session.partitions(0))
-    # No record is skipped or read twice.
-    first = max(position.offset, 0)
-    records = partition_offsets(read_records(consumer, 10 - first))
-    assert records == [(0, offset) for offset in range(first, 10)]
-    session(consumer.poll, 0.3)
 
 
 # ---- Reading
@@ -613,10 +587,8 @@ SCRIPTS: tuple[Script, ...] = (
     manual_assignment,
     invalid_partitions,
     start_offsets,
-    ends_and_resets,
     seek_and_position,
     seek_before_an_assignment,
-    pause_and_resume,
     messages_and_timeouts,
     every_form_of_commit,
     commits_without_a_subscription,

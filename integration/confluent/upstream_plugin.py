@@ -55,40 +55,29 @@ def _translate(properties: dict[Any, Any]) -> dict[Any, Any]:
     return {"client.rack": "a", **properties, STRATEGY: STRATEGIES.get(strategy, strategy)}
 
 
-class Consumer(assignors.confluent.Consumer):
-    """rackward's consumer, for properties of confluent's."""
+def for_properties_of_confluent(base: Any) -> Any:
+    """Return a subclass of a consumer of rackward's, for properties of confluent's."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        args, kwargs = translate(args, kwargs)
-        super().__init__(*args, **kwargs)
+    class Translating(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            args, kwargs = translate(args, kwargs)
+            super().__init__(*args, **kwargs)
 
-
-class DeserializingConsumer(assignors.confluent.DeserializingConsumer[Any, Any]):
-    """rackward's consumer with deserializers, for properties of confluent's."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        args, kwargs = translate(args, kwargs)
-        super().__init__(*args, **kwargs)
-
-
-class AIOConsumer(assignors.confluent.AIOConsumer):
-    """rackward's consumer for asyncio, for properties of confluent's."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        args, kwargs = translate(args, kwargs)
-        super().__init__(*args, **kwargs)
+    Translating.__name__ = base.__name__
+    return Translating
 
 
 def substitute() -> None:
     """Replace confluent's classes by rackward's wherever its tests import them from."""
-    for replacement, *modules in (
-        (Consumer, "confluent_kafka", "confluent_kafka.cimpl"),
+    for name, *modules in (
+        ("Consumer", "confluent_kafka", "confluent_kafka.cimpl"),
         # Not in its own module, where a method refers to the class by its name.
-        (DeserializingConsumer, "confluent_kafka"),
-        (AIOConsumer, "confluent_kafka.aio", "confluent_kafka.aio._AIOConsumer"),
+        ("DeserializingConsumer", "confluent_kafka"),
+        ("AIOConsumer", "confluent_kafka.aio", "confluent_kafka.aio._AIOConsumer"),
     ):
+        replacement = for_properties_of_confluent(getattr(assignors.confluent, name))
         for module in modules:
-            setattr(sys.modules[module], replacement.__name__, replacement)
+            setattr(sys.modules[module], name, replacement)
 
 
 def stand_in_for_trivup() -> None:

@@ -16,6 +16,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.serialization import StringSerializer
 
+from integration.support.confluent import read_to_end
 from integration.support.racks import BROKERS, evenly, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
 from partitioners.confluent import AIOProducer, Producer, SerializingProducer
@@ -105,26 +106,7 @@ def led_from_a(cluster: Cluster, topic: str) -> set[int]:
 
 def stored(cluster: Cluster, topic: str) -> set[tuple[int, int]]:
     """Return partition and offset of all committed records."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": new_name("check"),
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    found: set[tuple[Any, Any]] = set()
-    ended: set[int | None] = set()
-    deadline = time.monotonic() + 60
-    while len(ended) < PARTITIONS and time.monotonic() < deadline:
-        for message in consumer.consume(1000, 0.5):
-            if message.error():
-                ended.add(message.partition())
-            else:
-                found.add((message.partition(), message.offset()))
-    consumer.close()
-    return found
+    return {(record.partition(), record.offset()) for record in read_to_end(cluster, topic)}
 
 
 def test_stock_crosses_and_rackward_does_not(cluster: Cluster, topic: str) -> None:

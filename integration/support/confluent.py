@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 import assignors.confluent
-from assignors.confluent.offsets import PartitionKey
+from assignors.confluent.events import PartitionKey
 from integration.support.clients import MemberConfig, OnChange, PartitionId
+from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -152,6 +153,42 @@ def read_records(consumer: Any, count: int) -> list[Any]:
         if message is not None:
             assert message.error() is None, message.error()
             records.append(message)
+    return records
+
+
+def read_to_end(
+    cluster: Cluster, topic: str, isolation: str = "read_committed", min_records: int = 0
+) -> list[Any]:
+    """Return the records of a topic, those of a partition in order, if there are ``min_records``.
+
+    The markers of a committed transaction reach one partition after another, so the first end of
+    a partition may be before its last records.
+    """
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": new_group(),
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    open_ends = {tp.partition for tp in cluster.view([topic]).replicas}
+    consumer.assign([TopicPartition(topic, p, confluent_kafka.OFFSET_BEGINNING) for p in open_ends])
+    records: list[Any] = []
+    deadline = time.monotonic() + TEST_TIMEOUT
+    while open_ends or len(records) < min_records:
+        assert time.monotonic() < deadline, f"{len(records)} records, no end of {open_ends}"
+        for message in consumer.consume(5000, 0.2):
+            error, partition = message.error(), message.partition()
+            assert partition is not None
+            if error is None:
+                records.append(message)
+                open_ends.add(partition)
+            else:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                open_ends.discard(partition)
+    consumer.close()
     return records
 
 

@@ -11,7 +11,7 @@ try:
     import confluent_kafka.aio
     from confluent_kafka.aio.producer._kafka_batch_executor import ProducerBatchExecutor
 except ImportError as error:
-    raise unsupported_import(error, "confluent-kafka", "confluent-kafka>=2.13,<3") from error
+    raise unsupported_import(error, "confluent-kafka>=2.13,<3") from error
 
 INTERNALS = {
     confluent_kafka.aio.AIOProducer: ["self._producer", "self._kafka_executor"],
@@ -26,12 +26,7 @@ class AIOProducer(confluent_kafka.aio.AIOProducer):
     """confluent's AIOProducer around :class:`Producer`. Its arguments are documented there."""
 
     def __init__(self, producer_conf: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        check_internals(
-            INTERNALS,
-            library="confluent-kafka",
-            version=str(confluent_kafka.__version__),
-            supported=SUPPORTED,
-        )
+        check_internals(INTERNALS, SUPPORTED)
         # confluent wraps the callbacks in the dictionary that it is given, and constructs its own
         # producer with it: here one that connects to nothing, and is replaced.
         callbacks = {name: producer_conf[name] for name in _CALLBACKS if name in producer_conf}

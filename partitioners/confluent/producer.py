@@ -53,12 +53,7 @@ class Producer(confluent_kafka.Producer):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         """Raise KafkaException as confluent does, InvalidOptionError, UnsupportedClientError."""
-        check_internals(
-            {confluent_kafka.Producer: ["produce", "produce_batch"]},
-            library="confluent-kafka",
-            version=str(confluent_kafka.__version__),
-            supported=SUPPORTED,
-        )
+        check_internals({confluent_kafka.Producer: ["produce", "produce_batch"]}, SUPPORTED)
         properties = {**(config or {}), **kwargs}
         given = properties.pop("client.rack", None)
         max_share = valid_max_share(properties.pop("rackward.max_share", DEFAULT_MAX_SHARE))

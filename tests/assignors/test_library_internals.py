@@ -10,13 +10,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assignors import client_assignor
+from assignors import client_assignor, library_internals
 from assignors.library_internals import UnsupportedClientError, check_internals
 from placement_core import RackwardError
 from tests.support.waiting import TEST_TIMEOUT
@@ -39,13 +40,22 @@ class Coordinator(Base):
     async def join(self, leader_id: Any, strategy: Any) -> None: ...
 
 
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that pretends that this release of a library is installed."""
+
+    def install(version: str) -> None:
+        monkeypatch.setattr(library_internals, "installed_version", lambda _: version)
+
+    return install
+
+
 def check(*declarations: str) -> None:
-    check_internals(
-        {Coordinator: declarations}, library="library", version="1.5", supported="library>=1,<2"
-    )
+    check_internals({Coordinator: declarations}, "library>=1,<2")
 
 
-def test_existing_internals_pass() -> None:
+def test_existing_internals_pass(install: Callable[[str], None]) -> None:
+    install("1.5")
     check(
         "join", "join(self, leader_id, strategy)", "class_attribute", "self.group_id",
         "self.inherited",
@@ -56,7 +66,10 @@ def test_existing_internals_pass() -> None:
     "declaration",
     ["leave", "leave(self)", "join(self, response)", "class_attribute(group)", "self.generation"],
 )
-def test_missing_or_different_internals_are_refused(declaration: str) -> None:
+def test_missing_or_different_internals_are_refused(
+    install: Callable[[str], None], declaration: str
+) -> None:
+    install("1.5")
     with pytest.raises(UnsupportedClientError) as refused:
         check("join", declaration)
     assert str(refused.value) == (
@@ -152,9 +165,11 @@ def test_import_names_a_release_without_a_module(adapter: str, tmp_path: Path) -
     assert f"install '{distribution}>=" in last
 
 
-def test_a_release_below_the_bound_is_refused() -> None:
+def test_a_release_below_the_bound_is_refused(install: Callable[[str], None]) -> None:
     for release in ("1.10", "1.10.0", "2.0rc1"):
-        check_internals({}, library="library", version=release, supported="library>=1.10,<3")
+        install(release)
+        check_internals({}, "library>=1.10,<3")
+    install("1.9.12")
     too_old = "library 1.9.12 is older than rackward supports: install 'library>=1.10,<3'"
     with pytest.raises(UnsupportedClientError, match=re.escape(too_old)):
-        check_internals({}, library="library", version="1.9.12", supported="library>=1.10,<3")
+        check_internals({}, "library>=1.10,<3")

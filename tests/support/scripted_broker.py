@@ -16,31 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-)
+from kafka.protocol import consumer, metadata
 from kafka.record import MemoryRecordsBuilder
 
 from tests.support.kafka_python import joined, metadata_message
@@ -52,22 +28,26 @@ MEMBER_ID = "m-1"
 Answer = Callable[[Any], Any]
 """Returns the response to a request, or None for the default one."""
 
-_VERSIONS: dict[Any, int] = {
-    ApiVersionsRequest: 3,
-    FetchRequest: 11,
-    FindCoordinatorRequest: 3,
-    HeartbeatRequest: 4,
-    JoinGroupRequest: 7,
-    LeaveGroupRequest: 4,
-    ListOffsetsRequest: 5,
-    MetadataRequest: 9,
-    OffsetCommitRequest: 8,
-    OffsetFetchRequest: 7,
-    SyncGroupRequest: 5,
+_VERSIONS = {
+    "ApiVersions": 3,
+    "Fetch": 11,
+    "FindCoordinator": 3,
+    "Heartbeat": 4,
+    "JoinGroup": 7,
+    "LeaveGroup": 4,
+    "ListOffsets": 5,
+    "Metadata": 9,
+    "OffsetCommit": 8,
+    "OffsetFetch": 7,
+    "SyncGroup": 5,
 }
 """The requests, with the highest version of each: those of Kafka 2.6, which names topics."""
 
-_REQUESTS = {request.API_KEY: request for request in _VERSIONS}
+_REQUESTS: dict[str, Any] = {
+    name: getattr(consumer, f"{name}Request", None) or getattr(metadata, f"{name}Request")
+    for name in _VERSIONS
+}
+_NAMES = {request.API_KEY: name for name, request in _REQUESTS.items()}
 
 
 @dataclass(frozen=True)
@@ -194,8 +174,8 @@ class ScriptedBroker:
             while not self._stopping.is_set():
                 frame = _read(stream, struct.unpack(">i", _read(stream, 4))[0])
                 key, version = struct.unpack(">hh", frame[:4])
-                request = _REQUESTS[key].decode(frame, version=version, header=True)
-                name = _REQUESTS[key].__name__.removesuffix("Request")
+                name = _NAMES[key]
+                request = _REQUESTS[name].decode(frame, version=version, header=True)
                 self.received.append(Received(name, number, time.monotonic(), request))
                 answer = self.answers.get(name)
                 response = answer(request) if answer else None
@@ -208,14 +188,13 @@ class ScriptedBroker:
     # ---- the answers of a real broker
 
     def _answer_ApiVersions(self, _: Any) -> Any:
-        return ApiVersionsResponse(
+        entry = metadata.ApiVersionsResponse.ApiVersion
+        return metadata.ApiVersionsResponse(
             error_code=0,
             throttle_time_ms=0,
             api_keys=[
-                ApiVersionsResponse.ApiVersion(
-                    api_key=request.API_KEY, min_version=0, max_version=version
-                )
-                for request, version in _VERSIONS.items()
+                entry(api_key=key, min_version=0, max_version=_VERSIONS[name])
+                for key, name in _NAMES.items()
             ],
         )
 
@@ -233,7 +212,7 @@ class ScriptedBroker:
 
     def _answer_FindCoordinator(self, _: Any) -> Any:
         node = min(self.racks)
-        return FindCoordinatorResponse(
+        return metadata.FindCoordinatorResponse(
             error_code=0, error_message="", node_id=node, host="127.0.0.1", port=self.port
         )
 
@@ -253,7 +232,7 @@ class ScriptedBroker:
 
     def _answer_SyncGroup(self, request: Any) -> Any:
         own = [given.assignment for given in request.assignments if given.member_id == MEMBER_ID]
-        return SyncGroupResponse(
+        return consumer.SyncGroupResponse(
             throttle_time_ms=0,
             error_code=0,
             protocol_type="consumer",
@@ -262,10 +241,10 @@ class ScriptedBroker:
         )
 
     def _answer_Heartbeat(self, _: Any) -> Any:
-        return HeartbeatResponse(throttle_time_ms=0, error_code=self.heartbeat_error)
+        return consumer.HeartbeatResponse(throttle_time_ms=0, error_code=self.heartbeat_error)
 
     def _answer_LeaveGroup(self, _: Any) -> Any:
-        return LeaveGroupResponse(throttle_time_ms=0, error_code=0, members=[])
+        return consumer.LeaveGroupResponse(throttle_time_ms=0, error_code=0, members=[])
 
     def _answer_OffsetCommit(self, request: Any) -> Any:
         self.committed |= {
@@ -276,8 +255,8 @@ class ScriptedBroker:
         return commit_response(request, 0)
 
     def _answer_OffsetFetch(self, request: Any) -> Any:
-        topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
-        return OffsetFetchResponse(
+        topic_type = consumer.OffsetFetchResponse.OffsetFetchResponseTopic
+        return consumer.OffsetFetchResponse(
             throttle_time_ms=0,
             error_code=0,
             topics=[
@@ -299,8 +278,8 @@ class ScriptedBroker:
         )
 
     def _answer_ListOffsets(self, request: Any) -> Any:
-        topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
-        return ListOffsetsResponse(
+        topic_type = consumer.ListOffsetsResponse.ListOffsetsTopicResponse
+        return consumer.ListOffsetsResponse(
             throttle_time_ms=0,
             topics=[
                 topic_type(
@@ -321,32 +300,21 @@ class ScriptedBroker:
         )
 
     def _answer_Fetch(self, request: Any) -> Any:
-        topic_type = FetchResponse.FetchableTopicResponse
-        topics = []
+        partitions: dict[str, list[Any]] = {}
         for topic in request.topics:
-            partitions = []
             for partition in topic.partitions:
                 count = self.records.get((topic.topic, partition.partition), 0)
-                offsets = range(partition.fetch_offset, count)
-                if offsets:
-                    partitions.append(
-                        topic_type.PartitionData(
-                            partition_index=partition.partition,
-                            error_code=0,
-                            high_watermark=count,
-                            last_stable_offset=count,
-                            log_start_offset=0,
-                            aborted_transactions=None,
-                            preferred_read_replica=-1,
-                            records=_records(offsets),
-                        )
+                if offsets := range(partition.fetch_offset, count):
+                    data = _partition_data(
+                        partition.partition,
+                        high_watermark=count,
+                        last_stable_offset=count,
+                        records=_records(offsets),
                     )
-            if partitions:
-                topics.append(topic_type(topic=topic.topic, partitions=partitions))
-        if not topics:
+                    partitions.setdefault(topic.topic, []).append(data)
+        if not partitions:
             self._stopping.wait(self.fetch_delay)
-        # Without a session each request has all partitions.
-        return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+        return _fetch_response(partitions)
 
 
 @contextmanager
@@ -363,7 +331,20 @@ def scripted_broker(
 
 def fetch_response(topic: str, partition: int, **fields: Any) -> Any:
     """Return the response to a fetch of one partition, without records."""
-    topic_type = FetchResponse.FetchableTopicResponse
+    return _fetch_response({topic: [_partition_data(partition, **fields)]})
+
+
+def _fetch_response(partitions: Mapping[str, Sequence[Any]]) -> Any:
+    topic_type = consumer.FetchResponse.FetchableTopicResponse
+    return consumer.FetchResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=0,  # Without a session each request has all partitions.
+        responses=[topic_type(topic=topic, partitions=data) for topic, data in partitions.items()],
+    )
+
+
+def _partition_data(index: int, **fields: Any) -> Any:
     empty: dict[str, Any] = {
         "error_code": 0,
         "high_watermark": 0,
@@ -373,9 +354,8 @@ def fetch_response(topic: str, partition: int, **fields: Any) -> Any:
         "preferred_read_replica": -1,
         "records": b"",
     }
-    data = topic_type.PartitionData(partition_index=partition, **{**empty, **fields})
-    topics = [topic_type(topic=topic, partitions=[data])]
-    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+    data_type = consumer.FetchResponse.FetchableTopicResponse.PartitionData
+    return data_type(partition_index=index, **{**empty, **fields})
 
 
 def join_response(**fields: Any) -> Any:
@@ -390,13 +370,13 @@ def join_response(**fields: Any) -> Any:
         "member_id": MEMBER_ID,
         "members": [],
     }
-    return JoinGroupResponse(**{**empty, **fields})
+    return consumer.JoinGroupResponse(**{**empty, **fields})
 
 
 def commit_response(request: Any, error_code: int) -> Any:
     """Return the response to a commit with that error code for each partition."""
-    topic_type = OffsetCommitResponse.OffsetCommitResponseTopic
-    return OffsetCommitResponse(
+    topic_type = consumer.OffsetCommitResponse.OffsetCommitResponseTopic
+    return consumer.OffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
             topic_type(

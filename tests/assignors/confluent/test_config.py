@@ -9,11 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from assignors import RefreshPolicy
-from assignors.client_assignor import ClientAssignor
 from assignors.confluent.config import (
     COOPERATIVE,
     RANGE,
-    Configuration,
     collects_statistics,
     group_metadata,
     librdkafka_config,
@@ -21,8 +19,6 @@ from assignors.confluent.config import (
     read_configuration,
     validate,
 )
-from assignors.confluent.connection import CoordinatorConnection
-from assignors.confluent.events import EventQueue
 from assignors.rack_discovery import discover
 from tests.support.rack_sources import search_with_long_timeouts
 
@@ -36,11 +32,6 @@ def refused(function: Any, *arguments: Any) -> str:
     error = caught.value.args[0]
     assert error.code() == KafkaError._INVALID_ARG
     return str(error.str())
-
-
-def assignor_of(configuration: Configuration) -> ClientAssignor:
-    events = EventQueue()
-    return CoordinatorConnection(configuration, events, lambda: None, lambda: None).assignor
 
 
 def test_arguments_are_merged_as_by_confluent() -> None:
@@ -119,10 +110,8 @@ def test_options_go_to_the_assignor_and_not_to_librdkafka() -> None:
         "co_partitioned": False,
         "refresh": policy,
     }
-    assert assignor_of(configuration).refresh is policy
     assert librdkafka_config(GROUP | given, print) == librdkafka_config(GROUP, print)
     assert read_configuration(GROUP, {}).options == {}
-    assert assignor_of(read_configuration(GROUP, {})).refresh == RefreshPolicy()
 
 
 def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
@@ -138,7 +127,7 @@ def test_librdkafka_has_no_automatic_commits_and_no_rack() -> None:
 
 
 def test_invalid_values_are_left_for_librdkafka_to_refuse() -> None:
-    wrong = {"enable.auto.commit": "maybe", "on_commit": 5, 7: 8, "session.timeout.ms": []}
+    wrong = {"enable.auto.commit": "maybe", "on_commit": 5, "7": 8, "session.timeout.ms": []}
     config = librdkafka_config(GROUP | wrong, print)
     assert {name: config[name] for name in wrong} == wrong
 
@@ -192,38 +181,28 @@ def test_defaults_are_those_of_librdkafka() -> None:
     assert (settings.auto_commit_interval, settings.session_timeout) == (5.0, 45.0)
     assert settings.max_poll_interval_ms == 300000
     assert settings.instance_id is None
-    assert settings.kafka_python["heartbeat_interval_ms"] == 3000
-    assert settings.kafka_python["client_id"] == "rdkafka"
-    assert settings.kafka_python["enable_auto_commit"] is False
-    assert "bootstrap_servers" not in settings.kafka_python
 
 
 @pytest.mark.parametrize(
-    ("properties", "expected"),
+    ("properties", "keyword", "expected"),
     [
-        ({"session.timeout.ms": 1000}, 1000 / 3),
-        ({"session.timeout.ms": 6000, "heartbeat.interval.ms": 6000}, 2000),
-        ({"session.timeout.ms": 6000, "heartbeat.interval.ms": 5999}, 5999),
+        ({}, "client_id", "rdkafka"),
+        ({}, "enable_auto_commit", False),
+        ({}, "bootstrap_servers", None),
+        ({"bootstrap.servers": "kafka"}, "bootstrap_servers", ["kafka:9092"]),
+        ({"bootstrap.servers": "a, b:9093"}, "bootstrap_servers", ["a:9092", "b:9093"]),
+        ({"bootstrap.servers": "[::1],[::2]:1"}, "bootstrap_servers", ["[::1]:9092", "[::2]:1"]),
+        ({}, "heartbeat_interval_ms", 3000),
+        # Several heartbeats per session.
+        ({"session.timeout.ms": 1000}, "heartbeat_interval_ms", 1000 / 3),
+        ({"session.timeout.ms": 6, "heartbeat.interval.ms": 6}, "heartbeat_interval_ms", 2),
+        ({"session.timeout.ms": 6, "heartbeat.interval.ms": 5}, "heartbeat_interval_ms", 5),
     ],
 )
-def test_there_are_several_heartbeats_per_session(
-    properties: dict[str, Any], expected: float
+def test_keywords_of_kafka_python(
+    properties: dict[str, Any], keyword: str, expected: object
 ) -> None:
-    settings = read_configuration(GROUP | properties, {})
-    assert settings.kafka_python["heartbeat_interval_ms"] == expected
-
-
-@pytest.mark.parametrize(
-    ("servers", "expected"),
-    [
-        ("kafka", ["kafka:9092"]),
-        ("one, two:9093", ["one:9092", "two:9093"]),
-        ("[::1],[::2]:9093", ["[::1]:9092", "[::2]:9093"]),
-    ],
-)
-def test_servers_without_a_port_have_the_default_port(servers: str, expected: list[str]) -> None:
-    settings = read_configuration(GROUP | {"bootstrap.servers": servers}, {})
-    assert settings.kafka_python["bootstrap_servers"] == expected
+    assert read_configuration(GROUP | properties, {}).kafka_python.get(keyword) == expected
 
 
 @pytest.mark.parametrize(

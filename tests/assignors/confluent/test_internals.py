@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, cimpl
 from kafka.net.manager import KafkaConnectionManager
 
+from assignors import library_internals
 from assignors.confluent import Consumer, UnsupportedClientError, consumer, internals
 from assignors.confluent.config import COOPERATIVE
 from assignors.kafka_python.internals import check_kafka_python
@@ -102,7 +103,7 @@ def test_a_missing_part_of_kafka_python_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_older_confluent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(internals, "VERSION", (2, 11))
+    monkeypatch.setattr(library_internals, "installed_version", lambda _: "2.11.1")
     with pytest.raises(UnsupportedClientError, match=r"older .*: install 'confluent-kafka>=2.12"):
         construct()
 

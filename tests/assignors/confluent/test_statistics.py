@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from assignors.confluent.events import RebalanceKind
-from assignors.confluent.offsets import PartitionKey, Position
-from assignors.confluent.statistics import complete_statistics, join_state
+from assignors.confluent.events import PartitionKey, Position, RebalanceKind
+from assignors.confluent.statistics import Statistics, complete_statistics
 
 CGRP = {
     "state": "up",
@@ -77,4 +77,17 @@ def test_other_text_stays_as_it_is(text: str) -> None:
 def test_the_state_of_the_join(
     handling: RebalanceKind | None, is_stable: bool, is_joining: bool, state: str
 ) -> None:
-    assert join_state(handling, is_stable=is_stable, is_joining=is_joining) == state
+    coordinator = SimpleNamespace(
+        coordinator_id=1, rebalance_reason="", rebalance_in_progress=lambda: is_joining
+    )
+    member: Any = SimpleNamespace(
+        coordinator=coordinator, is_subscribed=True, is_stable=is_stable, closing=False
+    )
+    assignment: Any = SimpleNamespace(
+        handling=handling, rebalances=1, last_rebalance=None, owned=None
+    )
+    committer: Any = SimpleNamespace(committed=dict)
+    configuration: Any = SimpleNamespace(kafka_python={"isolation_level": "read_committed"})
+    statistics = Statistics(configuration, member, assignment, committer)
+    group = json.loads(statistics.complete("{}"))["cgrp"]
+    assert (group["state"], group["join_state"]) == ("up", state)

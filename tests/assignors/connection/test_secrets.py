@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from assignors.confluent import Consumer, config, connection
-from assignors.confluent.events import EventQueue
+from assignors.confluent import Consumer, config, member
 from assignors.connection import (
     ConnectionPropertyError,
     kafka_python_settings,
@@ -19,6 +18,7 @@ from assignors.connection import (
 )
 from assignors.connection.settings import read_settings
 from tests.support.security import make_authority, trust_store, write_file
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 CANARY = "hunter2"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -183,18 +183,13 @@ def test_new_credentials_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
             constructed.append(settings)
             raise ZeroDivisionError
 
-    monkeypatch.setattr(connection, "KafkaConnectionManager", Manager)
-    settings = config.read_configuration(
-        {**GROUP, **SASL, "bootstrap.servers": "a:1", "sasl.username": "u", "sasl.password": "p"},
-        {},
-    )
-    connected = connection.CoordinatorConnection(
-        settings, EventQueue(), wake=lambda: None, on_fenced=lambda: None
-    )
-    connected.set_credentials("alice", CANARY)
-    with pytest.raises(ZeroDivisionError):
-        connected.connect(0.0)
-    (keywords,) = constructed
-    assert keywords["sasl_plain_password"] == CANARY
-    assert_masked(keywords)
-    assert_masked(vars(connected))
+    monkeypatch.setattr(member, "KafkaConnectionManager", Manager)
+    settings = {**SASL, "bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    with Consumer({**GROUP, **settings, "sasl.username": "u", "sasl.password": "p"}) as consumer:
+        consumer.set_sasl_credentials("alice", CANARY)
+        consumer.subscribe(["t"])
+        wait_until(lambda: bool(constructed), TEST_TIMEOUT, "the member connects")
+        (keywords,) = constructed
+        assert keywords["sasl_plain_password"] == CANARY
+        assert_masked(keywords)
+        assert_masked(vars(consumer._member))

@@ -131,10 +131,11 @@ def assigned(broker: ScriptedBroker) -> dict[str, dict[str, list[int]]]:
     }
 
 
-def claimed(request: Any) -> Mapping[str, list[int]]:
-    """Return the partitions that a JoinGroup request claims."""
+def claimed(request: Any) -> tuple[Mapping[str, list[int]], int]:
+    """Return the partitions that a JoinGroup request claims, and the generation of the claim."""
     subscription = ConsumerProtocolSubscription.decode(request.protocols[0].metadata)
-    return {owned.topic: owned.partitions for owned in subscription.owned_partitions}
+    owned = {owned.topic: owned.partitions for owned in subscription.owned_partitions}
+    return owned, subscription.generation_id
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -223,7 +224,7 @@ def test_removed_member_loses_its_partitions_before_joining(
     start_rebalance(broker, consumer)
     poll_until(consumer, lambda: len(listener.calls) == 3)
     assert listener.calls[1:] == [("lost", {T0, T1}), ("assigned", {T0, T1})]
-    claims = [claimed(join.request) for join in broker.named("JoinGroup")[joins:]]
+    claims = [claimed(join.request)[0] for join in broker.named("JoinGroup")[joins:]]
     assert claims[0] == {"t": [0, 1]}
     assert claims[1:] == [{}, {}]
 
@@ -425,7 +426,7 @@ def test_leaving_does_not_wait_for_a_join(
     broker: ScriptedBroker, construct: Construct, strategy: Any, leave: str, held: str
 ) -> None:
     consumer = settled(construct, strategy(rack="a", refresh=None))
-    requests = len(broker.named(held))
+    requests, owned = len(broker.named(held)), ({"t": [0, 1]}, broker.generation)
     with broker.holding(held):
         start_rebalance(broker, consumer)
         poll_until(consumer, lambda: len(broker.named(held)) > requests)
@@ -434,10 +435,13 @@ def test_leaving_does_not_wait_for_a_join(
         assert time.monotonic() - started < 5
         (left,) = broker.named("LeaveGroup")
     assert [member.member_id for member in left.request.members] == [MEMBER_ID]
-    assert left.connection != broker.named("JoinGroup")[-1].connection
+    join = broker.named("JoinGroup")[-1]
+    assert left.connection != join.connection
+    assert claimed(join.request) == (owned if strategy is Sticky else ({}, -1))
     if leave == "unsubscribe":
         consumer.subscribe(["t"])
         poll_until(consumer, lambda: len(consumer.assignment()) == 2)
+        assert claimed(broker.named("JoinGroup")[-1].request)[0] == {}
 
 
 def test_close_in_a_rebalance_listener_returns(

@@ -91,22 +91,6 @@ def test_equally_near_replicas_alternate_over_partitions(follower: Follower) -> 
     assert {follower.choice(0, partition=p, racks=racks) for p in (P0, P1)} == {2, 3}
 
 
-def test_a_pending_fetch_and_its_response_change_nothing(follower: Follower) -> None:
-    follower.fetch(100)
-    assert follower.choice(100.2) == NEAR
-    follower.fetches.answered(NEAR, (), 100.5)
-    assert (follower.fetches.pending, follower.fetches.failures) == ({}, {})
-
-
-def test_failed_broker_is_read_after_backoff_and_new_metadata(follower: Follower) -> None:
-    follower.fail(100, 100.1)
-    assert [follower.choice(now) for now in (100.1, 101.0, 101.2)] == [1, 1, NEAR]
-    assert follower.choice(101.2, partition=P1) == NEAR
-    assert follower.choice(200, metadata_at=100.1) == LEADER
-    assert follower.choice(200, metadata_at=100.2, in_sync=(1, 3)) == LEADER
-    assert follower.choice(200, metadata_at=100.2) == NEAR
-
-
 def test_backoff_doubles_with_each_failure_up_to_its_maximum(follower: Follower) -> None:
     now, waits = 100.0, []
     for _ in range(6):
@@ -149,19 +133,10 @@ def test_a_timeout_and_a_late_response_are_failures(follower: Follower) -> None:
     follower.fetches.answered(NEAR, (), 110)
     assert follower.fetches.pending == {}
     assert [follower.choice(110.5), follower.choice(111.1)] == [LEADER, NEAR]
-
-
-def test_a_leader_may_be_read_after_failures(follower: Follower) -> None:
-    racks = {**RACKS, 3: "/dc2/r2"}
-    follower.fail(100, 100.1)
-    assert follower.choice(100.2, metadata_at=100, racks=racks) == 3
-    assert follower.choice(100.2, metadata_at=100, racks=racks, leader=NEAR) == NEAR
-
-
-def test_responses_without_a_pending_fetch_change_nothing(follower: Follower) -> None:
-    follower.fetches.answered(NEAR, {P0}, 1)
-    follower.fetches.failed(NEAR, 1)
-    assert (follower.fetches.pending, follower.fetches.failures) == ({}, {})
+    # Nothing is pending any more.
+    follower.fetches.answered(NEAR, {P0}, 111.2)
+    follower.fetches.failed(NEAR, 111.2)
+    assert follower.choice(111.3) == NEAR
 
 
 def test_metadata_is_needed_if_old_or_after_a_failure_or_timeout(follower: Follower) -> None:
