@@ -1,7 +1,7 @@
 """Reading and changing a live cluster through kafka-python (the extra ``kafka-python``)."""
 
 from rackward.kafka.client import TIMEOUT_SECONDS, AdminConnection, connect
-from rackward.kafka.configs import parse_min_isr, read_broker_configs, read_topic_configs
+from rackward.kafka.configs import read_broker_configs, read_topic_configs
 from rackward.kafka.errors import (
     AdminError,
     AdminTimeoutError,
@@ -15,9 +15,9 @@ from rackward.kafka.errors import (
 from rackward.kafka.metadata import (
     ClusterState,
     Reassignment,
-    ReplicaSize,
     ReplicaSizes,
     check_topics,
+    read_partition_sizes,
     read_reassignments,
     read_replica_sizes,
     read_state,
@@ -32,7 +32,6 @@ __all__ = [
     "CredentialsError",
     "Reassignment",
     "RefusedError",
-    "ReplicaSize",
     "ReplicaSizes",
     "TooLargeError",
     "TooOldError",
@@ -40,8 +39,8 @@ __all__ = [
     "UnreachableError",
     "check_topics",
     "connect",
-    "parse_min_isr",
     "read_broker_configs",
+    "read_partition_sizes",
     "read_reassignments",
     "read_replica_sizes",
     "read_state",
