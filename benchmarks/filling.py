@@ -21,7 +21,7 @@ from pathlib import Path
 from integration.support.controllers import (
     FILL_SECONDS,
     TAKE_OVER_SECONDS,
-    controller,
+    RunningController,
     create_under_replicated,
     stop_brokers,
     wait_for_active,
@@ -37,14 +37,14 @@ SCENARIOS = {"controller is running": False, "controller is killed": True}
 
 def fill_seconds(cluster: Cluster, folder: Path, topic: str, *, killed: bool) -> float:
     """Return the seconds of one run. All brokers run before and after it."""
-    with controller(cluster, folder) as first:
+    with RunningController(cluster, folder) as first:
         wait_for_active(first)
         stop_brokers(cluster, STOPPED_BROKER)
         create_under_replicated(cluster, topic)
         if not killed:
             return _restart_and_wait(cluster, topic)
         first.kill()
-    with controller(cluster, folder):
+    with RunningController(cluster, folder):
         return _restart_and_wait(cluster, topic)
 
 

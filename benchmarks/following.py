@@ -88,7 +88,7 @@ def decisions(groups: int, partitions: int) -> None:
 
 def join(admin: AdminConnection, group: str, topic: str, owned: range, rack: str) -> None:
     """Add a member with a session of half an hour, which owns these partitions."""
-    coordinator = find_coordinator(admin, group, admin.deadline())
+    coordinator = find_coordinator(admin, group)
     subscription = ConsumerProtocolSubscription(
         version=3, topics=[topic], owned_partitions=[], generation_id=-1, rack_id=rack
     )

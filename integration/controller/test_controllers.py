@@ -14,7 +14,6 @@ from integration.support.controllers import (
     Step,
     assigned_replicas,
     cluster_state,
-    controller,
     create_under_replicated,
     pending_keys,
     signalled_controller,
@@ -32,12 +31,6 @@ from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PAUSE_SECONDS = 60.0
-
-
-@pytest.fixture
-def cluster(three_brokers: Cluster) -> Cluster:
-    """Brokers 0, 1 and 2 in racks a, b and c."""
-    return three_brokers
 
 
 REASSIGNING = "reassigning partitions"
@@ -68,7 +61,7 @@ def test_a_controller_killed_at_each_step(
     assert throttle_settings(cluster) != {}, (
         "the controller that was killed last had set a throttle"
     )
-    with controller(cluster, tmp_path) as last:
+    with RunningController(cluster, tmp_path) as last:
         wait_for_replicas(cluster, topic, within=TAKE_OVER_SECONDS)
         wait_until_complete(cluster)
         assert "record deleted" not in last.log
@@ -82,7 +75,10 @@ def test_two_controllers_restore_a_deleted_topic(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("two")
-    with controller(cluster, tmp_path, "one") as one, controller(cluster, tmp_path, "other") as two:
+    with (
+        RunningController(cluster, tmp_path, "one") as one,
+        RunningController(cluster, tmp_path, "other") as two,
+    ):
         wait_for_active(one, two)
         stop_brokers(cluster, 2)
         create_under_replicated(cluster, topic)
@@ -128,7 +124,7 @@ def test_a_cluster_that_does_not_respond_for_a_minute(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("away")
-    with controller(cluster, tmp_path) as running:
+    with RunningController(cluster, tmp_path) as running:
         wait_for_active(running)
         stop_brokers(cluster, 2)
         create_under_replicated(cluster, topic)

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kafka import KafkaProducer
 
 from integration.support.controllers import (
     TAKE_OVER_SECONDS,
+    RunningController,
     cluster_state,
-    controller,
     create_under_replicated,
     stop_brokers,
     wait_for_active,
@@ -25,27 +24,6 @@ from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
-@pytest.fixture
-def cluster(three_brokers: Cluster) -> Cluster:
-    """Brokers 0, 1 and 2 in racks a, b and c."""
-    return three_brokers
-
-
-def forged(topic: str, topic_id: str | None, **fields: Any) -> dict[str, Any]:
-    """Return the JSON of a record for partition 0 of the topic."""
-    record = {
-        "version": 1,
-        "topic": topic,
-        "topic_id": topic_id,
-        "replication_factor": 3,
-        "partitions": [0],
-        "layout": "",
-        "offline_replicas": [],
-        "assigned": {},
-    }
-    return {**record, **fields}
-
-
 def test_forged_records_remove_nothing(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
@@ -53,52 +31,38 @@ def test_forged_records_remove_nothing(
     full, single = unique_name("full"), unique_name("single")
     create_topic(cluster, full, [[0, 1, 2], [2, 1, 0]])
     create_topic(cluster, single, [[2]])
-    with controller(cluster, tmp_path, "one") as one:
+    with RunningController(cluster, tmp_path, "one") as one:
         wait_for_active(one)
         stop_brokers(cluster, 2)
         state = cluster_state(cluster)
-        ids = state.topic_ids
         before = state.view.replicas
         internal = "__consumer_offsets"
-        ids_of = {name: ids.get(name) for name in (full, single, internal)}
         every = [0, 1, 2]
-        records: dict[str, dict[str, Any]] = {
-            f"{full}/shorter": forged(
-                full,
-                ids_of[full],
-                replication_factor=1,
-                offline_replicas=every,
-                assigned={"0": [1]},
-            ),
-            f"{full}/other": forged(
-                full,
-                ids_of[full],
-                replication_factor=2,
-                offline_replicas=[2],
-                assigned={"0": [0, 1]},
-            ),
-            f"{full}/leader": forged(full, ids_of[full], assigned={"0": [1, 0, 2]}),
-            f"{single}/moved": forged(
-                single,
-                ids_of[single],
-                replication_factor=1,
-                offline_replicas=[2],
-                assigned={"0": [0]},
-            ),
-            f"{internal}/more": forged(internal, ids_of[internal], assigned={"0": every}),
-            f"{full}/huge": forged(full, ids_of[full], partitions=list(range(100_000))),
-            f"{full}/many": forged(full, ids_of[full], replication_factor=1000),
-        }
-        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
-        for number in range(20):
-            records[f"{full}/large{number}"] = forged(
-                full, ids_of[full], partitions=list(range(99_999))
-            )
+        # Topic, name, and fields that differ from those of a record for partition 0.
+        forged: list[tuple[str, str, dict[str, Any]]] = [
+            (full, "shorter", {"replication_factor": 1, "offline_replicas": every,
+                               "assigned": {"0": [1]}}),
+            (full, "other", {"replication_factor": 2, "offline_replicas": [2],
+                             "assigned": {"0": [0, 1]}}),
+            (full, "leader", {"assigned": {"0": [1, 0, 2]}}),
+            (single, "moved", {"replication_factor": 1, "offline_replicas": [2],
+                               "assigned": {"0": [0]}}),
+            (internal, "more", {"assigned": {"0": every}}),
+            (full, "huge", {"partitions": list(range(100_000))}),
+            (full, "many", {"replication_factor": 1000}),
+            *((full, f"large{n}", {"partitions": list(range(99_999))}) for n in range(20)),
+        ]  # fmt: skip
+        valid = {"version": 1, "replication_factor": 3, "partitions": [0], "layout": "",
+                 "offline_replicas": [], "assigned": {}}  # fmt: skip
         values = {
-            key: json.dumps({**value, "id": key.rpartition("/")[2]}).encode()
-            for key, value in records.items()
-        }
+            f"{topic}/{name}": json.dumps(
+                {**valid, "topic": topic, "topic_id": state.topic_ids.get(topic), "id": name,
+                 **fields}
+            ).encode()
+            for topic, name, fields in forged
+        }  # fmt: skip
         values |= {f"{full}/odd": b"\xff\x00", f"{full}/deep": b"[" * 100_000}
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
         for key, value in values.items():
             producer.send(PENDING_REPLICAS_TOPIC, key=key.encode(), value=value, partition=0)
         producer.flush(TEST_TIMEOUT)

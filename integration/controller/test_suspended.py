@@ -50,12 +50,6 @@ QUIET_SECONDS = 3.0
 """How long the cluster is observed after the suspended controller stands by: more than a pass."""
 
 
-@pytest.fixture
-def cluster(three_brokers: Cluster) -> Cluster:
-    """Brokers 0, 1 and 2 in racks a, b and c."""
-    return three_brokers
-
-
 class SuspendedController:
     """A controller that suspends itself once at each step of each kind of change."""
 

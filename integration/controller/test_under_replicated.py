@@ -19,8 +19,8 @@ import pytest
 from integration.support.command_line import rackward
 from integration.support.controllers import (
     FILL_SECONDS,
+    RunningController,
     cluster_state,
-    controller,
     create_under_replicated,
     pending_keys,
     produce,
@@ -49,19 +49,13 @@ from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
-@pytest.fixture
-def cluster(three_brokers: Cluster) -> Cluster:
-    """Brokers 0, 1 and 2 in racks a, b and c."""
-    return three_brokers
-
-
 def test_a_topic_gets_its_replicas_when_a_broker_returns(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     """In between, the controller is killed and started again."""
     topic, complete = unique_name("short"), unique_name("complete")
     rackward(cluster, *("topics", "create", complete, "-p", 3, "-r", 3, "--seed", 1, "--yes"))
-    with controller(cluster, tmp_path) as first:
+    with RunningController(cluster, tmp_path) as first:
         wait_for_active(first)
         stop_brokers(cluster, 2)
         shape = ("--partitions", 4, "--replication-factor", 3, "--yes")
@@ -95,7 +89,7 @@ def test_a_topic_gets_its_replicas_when_a_broker_returns(
         placement = create_replica_placement(first.service, 2, 3, timeout=TEST_TIMEOUT)
         assert [row[-1] for row in placement] == [-1, -1]
         first.kill()
-    with controller(cluster, tmp_path) as second:
+    with RunningController(cluster, tmp_path) as second:
         # It is active before the broker is started.
         wait_for_active(second)
         cluster.start_broker(2)
@@ -215,7 +209,7 @@ def test_replication_is_throttled(
     cluster: Cluster, unique_name: UniqueName, tmp_path: Path
 ) -> None:
     topic = unique_name("throttled")
-    with controller(cluster, tmp_path, throttle="300kB") as running:
+    with RunningController(cluster, tmp_path, throttle="300kB") as running:
         wait_for_active(running)
         stop_brokers(cluster, 2)
         create_under_replicated(cluster, topic)

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError
 from integration.support.clients import MakeClient, PartitionId
 from integration.support.collecting import new_protocol
 from integration.support.confluent import StockConfluent
-from integration.support.controllers import READY_SECONDS, RunningController, controller
+from integration.support.controllers import READY_SECONDS, RunningController
 from integration.support.groups import ConsumerGroup, everything_is_read, read_again
 from integration.support.leading import LedGroup
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
@@ -192,7 +192,7 @@ def migrate(
 def _controller(cluster: Cluster, group: str, folder: Path) -> Iterator[RunningController]:
     lead = {"groups": [group], "take_over": "remove"}
     leaders = {"follow": [group]}
-    with controller(cluster, folder, lead=lead, leaders=leaders) as running:
+    with RunningController(cluster, folder, lead=lead, leaders=leaders) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -67,7 +68,7 @@ def following(cluster: Cluster, group: str) -> Iterator[LeaderFollower]:
         try:
             with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
                 while not ended.wait(0.2):
-                    follower.run_once(admin, records)
+                    follower.run_once(admin, cast("Any", records))
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 

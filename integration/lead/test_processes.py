@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from integration.support.controllers import controller
+from integration.support.controllers import RunningController
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import UNMODIFIED_CLIENTS, LedGroup, membership_times
 from integration.support.topics import create_topic, new_name
@@ -27,7 +27,9 @@ def test_the_active_controller_leads_its_configured_groups(
     client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
     with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
         led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
-        with controller(shared_three_brokers, tmp_path, lead={"groups": group.id}) as running:
+        with RunningController(
+            shared_three_brokers, tmp_path, lead={"groups": group.id}
+        ) as running:
             leads = f'rackward_lead_leading{{group="{group.id}"}} 1.0'
             wait_until(lambda: leads in running.metrics(), 2 * TEST_TIMEOUT, "the controller leads")
             led.start("a1", "b1", "c1")

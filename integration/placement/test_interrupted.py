@@ -5,7 +5,6 @@ On local clusters only: the command is independent of how brokers run.
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,8 @@ from integration.support.topics import (
     wait_for_progress,
     with_admin,
 )
+from placement_core import TopicPartition
+from rackward.reassignment.plan import to_kafka_json
 from rackward.testing import Cluster
 from rackward.testing.pytest_plugin import UniqueName
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
 
 LEADER_LIST = "leader.replication.throttled.replicas"
 FOLLOWER_LIST = "follower.replication.throttled.replicas"
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
 def test_a_killed_run_is_resumed_from_another_folder(
@@ -58,10 +60,7 @@ def test_a_killed_run_is_resumed_from_another_folder(
         killed = run.send(signal.SIGKILL)
     assert killed.status == -signal.SIGKILL
     remaining = throttle_settings(cluster)
-    assert remaining["topic", topic].keys() == {
-        LEADER_LIST,
-        "follower.replication.throttled.replicas",
-    }
+    assert remaining["topic", topic].keys() == {LEADER_LIST, FOLLOWER_LIST}
     assert remaining["broker", "0"]["leader.replication.throttled.rate"] == "60000"
     assert any(
         key.startswith("rackward.throttle.60000.before.") for key in remaining["broker", "0"]
@@ -101,9 +100,8 @@ def test_a_run_beside_another_leaves_its_throttle_in_force(
     create_topic(cluster, topic, SINGLE)
     fill(cluster, topic, 1, 150)
     command = ("placement", "apply", "--yes", "--json", "--reassignment-json-file")
-    for number, row in ((0, [0, 1]), (5, [5, 1])):
-        target = {"topic": topic, "partition": number, "replicas": row}
-        text = json.dumps({"version": 1, "partitions": [target]})
+    for number, row in ((0, (0, 1)), (5, (5, 1))):
+        text = to_kafka_json({TopicPartition(topic, number): row})
         (tmp_path / f"{number}.json").write_text(text)
     with running(cluster, *command, tmp_path / "0.json", "--throttle", SLOW) as first:
         wait_for_progress(first)
@@ -122,10 +120,7 @@ def test_a_throttle_of_another_tool_is_shown_and_can_be_removed(
     create_topic(cluster, topic, SINGLE)
     every: dict[str, str | None] = {LEADER_LIST: "*", FOLLOWER_LIST: "*"}
     set_configs(cluster, ConfigResourceType.TOPIC, topic, every)
-    rates: dict[str, str | None] = {
-        "leader.replication.throttled.rate": "500000",
-        "follower.replication.throttled.rate": "500000",
-    }
+    rates: dict[str, str | None] = dict.fromkeys(RATES, "500000")
     set_configs(cluster, ConfigResourceType.BROKER, "1", rates)
     before = throttle_settings(cluster)
     in_force = (
@@ -240,17 +235,9 @@ def test_broker_dies_and_topic_is_deleted_during_moves(
     create_topics(cluster, {topic: [[0], [1], [2]], deleted: [[0], [1]]})
     written = fill(cluster, topic, 3, 150)
     fill(cluster, deleted, 2, 150)
-    target = {
-        "version": 1,
-        "partitions": [
-            {"topic": topic, "partition": 0, "replicas": [0, 5]},
-            {"topic": topic, "partition": 1, "replicas": [1, 3]},
-            {"topic": topic, "partition": 2, "replicas": [2, 3]},
-            {"topic": deleted, "partition": 0, "replicas": [0, 4]},
-            {"topic": deleted, "partition": 1, "replicas": [1, 4]},
-        ],
-    }
-    (tmp_path / "target.json").write_text(json.dumps(target))
+    moved = {TopicPartition(topic, n): row for n, row in enumerate([(0, 5), (1, 3), (2, 3)])}
+    lost = {TopicPartition(deleted, n): (n, 4) for n in range(2)}
+    (tmp_path / "target.json").write_text(to_kafka_json(moved | lost))
     command = (
         *("placement", "apply", "--yes", "--reassignment-json-file", tmp_path / "target.json"),
         *("--json", "--stall-timeout", "25"),
@@ -279,8 +266,7 @@ def test_broker_dies_and_topic_is_deleted_during_moves(
     # The broker runs again. Without the deleted topic, the run is resumed.
     refused = rackward(cluster, *command, status=2)
     assert f"the cluster has no partition {deleted}-0: remove it" in one_line(refused)
-    target["partitions"] = target["partitions"][:3]  # type: ignore[index]
-    (tmp_path / "target.json").write_text(json.dumps(target))
+    (tmp_path / "target.json").write_text(to_kafka_json(moved))
     rackward(cluster, *command)
-    assert rows(cluster, topic) == [(0, 5), (1, 3), (2, 3)]
+    assert rows(cluster, topic) == list(moved.values())
     assert content(cluster, topic, 3) == written

@@ -26,15 +26,8 @@ from rackward.testing import Cluster, DockerCluster, LocalCluster
 PRINCIPALS = dict.fromkeys(MECHANISMS, "User:alice") | {"TLS": "User:CN=client.example"}
 """The user of each mechanism; that of OAUTHBEARER is the subject of the tokens."""
 
-OPERATIONS = {
-    "Alter": ACLOperation.ALTER,
-    "AlterConfigs": ACLOperation.ALTER_CONFIGS,
-    "Create": ACLOperation.CREATE,
-    "Describe": ACLOperation.DESCRIBE,
-    "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
-    "Read": ACLOperation.READ,
-    "Write": ACLOperation.WRITE,
-}
+OPERATIONS = {each.name.title().replace("_", ""): each for each in ACLOperation}
+"""By their names in Kafka's documentation, such as DescribeConfigs."""
 
 
 def grant(

@@ -191,14 +191,15 @@ COMMANDS: Mapping[str, Part] = {
 
 _LEADER = "subscribed topic has no metadata yet (unless it is new, grant this user Describe on it)"
 
+_PYTHON_CLIENT = Part(
+    {
+        _READ_GROUP: "GroupAuthorizationFailedError: {group}",
+        _READ_TOPIC: "TopicAuthorizationFailedError: {{'{topic}'}}",
+        _describe(OTHER_TOPIC): _LEADER,
+    }
+)
 PROCESSES: Mapping[str, Part] = {
-    "kafka-python": Part(
-        {
-            _READ_GROUP: "GroupAuthorizationFailedError: {group}",
-            _READ_TOPIC: "TopicAuthorizationFailedError: {{'{topic}'}}",
-            _describe(OTHER_TOPIC): _LEADER,
-        }
-    ),
+    "kafka-python": _PYTHON_CLIENT,
     "confluent": Part(
         {
             _READ_GROUP: "GROUP_AUTHORIZATION_FAILED",
@@ -206,13 +207,7 @@ PROCESSES: Mapping[str, Part] = {
             _describe(OTHER_TOPIC): _LEADER,
         }
     ),
-    "aiokafka": Part(
-        {
-            _READ_GROUP: "GroupAuthorizationFailedError: {group}",
-            _READ_TOPIC: "TopicAuthorizationFailedError: {{'{topic}'}}",
-            _describe(OTHER_TOPIC): _LEADER,
-        }
-    ),
+    "aiokafka": _PYTHON_CLIENT,
     "nearest replica": Part({_READ_TOPIC: "TopicAuthorizationFailedError: {{'{topic}'}}"}),
     "lead": Part({_READ_GROUP: "grant this user Read on the group", _describe(TOPIC): _LEADER}),
     "controller": Part(

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -277,10 +276,7 @@ class Output(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self._lines: list[str] = []
-
-    @cached_property
-    def _before(self) -> int:
-        return logging.getLogger().level
+        self._level = logging.getLogger().level
 
     @property
     def text(self) -> str:
@@ -291,7 +287,6 @@ class Output(logging.Handler):
 
     def __enter__(self) -> Output:
         root = logging.getLogger()
-        assert self._before is not None
         root.setLevel(logging.INFO)
         root.addHandler(self)
         return self
@@ -299,7 +294,7 @@ class Output(logging.Handler):
     def __exit__(self, *_: object) -> None:
         root = logging.getLogger()
         root.removeHandler(self)
-        root.setLevel(self._before)
+        root.setLevel(self._level)
 
 
 def describe(error: BaseException | None) -> str:

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from unittest.mock import patch
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -52,7 +52,8 @@ READY_SECONDS = 120.0
 class RunningController:
     """``rackward controller`` for a cluster; its log is a file in ``folder``.
 
-    ``lead`` and ``leaders`` are sections of its configuration.
+    ``lead`` and ``leaders`` are sections of its configuration. As a context manager, it kills the
+    process at the end if that has not ended.
     """
 
     def __init__(
@@ -87,6 +88,13 @@ class RunningController:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
 
     @property
     def log(self) -> str:
@@ -157,24 +165,6 @@ class RunningController:
         return str(matches[-1])
 
 
-@contextmanager
-def controller(
-    cluster: Cluster,
-    folder: Path,
-    name: str = "controller",
-    throttle: str = "50MB",
-    lead: Mapping[str, object] | None = None,
-    leaders: Mapping[str, object] | None = None,
-) -> Iterator[RunningController]:
-    """Run a controller within the context; kill it at the end if it has not ended."""
-    running = RunningController(cluster, folder, name, throttle, lead, leaders)
-    try:
-        yield running
-    finally:
-        if running.process.poll() is None:
-            running.kill()
-
-
 class FollowedGroups(Protocol):
     """Groups whose readers leaders can follow."""
 
@@ -207,7 +197,7 @@ def followed(
         # One of three brokers may lead everything, so that the optimum can always be reached.
         "max_imbalance": 2.0,
     }
-    with controller(groups.cluster, folder, leaders=leaders) as running:
+    with RunningController(groups.cluster, folder, leaders=leaders) as running:
         try:
             wait_until(groups.is_followed, within, "leaders are where they are read")
             yield running

@@ -799,7 +799,7 @@ class BatchRunner:
         brokers = [broker for broker in view.racks() if broker != self._dead_broker]
         found = read_replica_sizes(self._admin, brokers, self._partitions)
         sizes = [
-            max(found[tp, broker].bytes for broker in view.replicas[tp] if broker in brokers)
+            max(found[tp, broker] for broker in view.replicas[tp] if broker in brokers)
             for tp in self._partitions
         ]
         reports = {group.key: group.report() for group in self._groups}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from rackward.cli.output import print_json_line
@@ -161,11 +162,11 @@ def _style(event: Event) -> str:
 
 def _print_event(command: str, event: Event) -> None:
     """Print an event as a line of JSON: the name of its class in snake case, and its fields."""
-    fields: dict[str, Any] = asdict(event)
+    fields: dict[str, Any] = msgspec.structs.asdict(event)
     if isinstance(event, events.PartitionFailed):
         fields |= {"topic": event.partition.topic, "partition": event.partition.partition}
     if isinstance(event, events.Progressed):
-        fields |= fields.pop("progress")
+        fields |= asdict(fields.pop("progress"))
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
     print_json_line(command, name, fields)
 

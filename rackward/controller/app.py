@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from prometheus_client import CollectorRegistry
 
 from assignors.connection import kafka_python_settings
-from placement_core import RackwardError, ReplicaLists
+from placement_core import ClusterView, RackwardError, ReplicaLists
 from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer
 from rackward.config_files import ConfigError
@@ -33,6 +33,7 @@ from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import Reconciler, ReconcileStatus
 from rackward.health import HealthServer, Readiness
 from rackward.kafka import (
+    AdminConnection,
     AdminError,
     AdminTimeoutError,
     CredentialsError,
@@ -309,6 +310,14 @@ def placement_handler(
     """
     lock = threading.Lock()
 
+    def read(client: AdminConnection, deadline: Deadline) -> tuple[ClusterView, int | None]:
+        with client.within(deadline):
+            view = read_state(client, reassignments=False).view
+            if not config.under_replicated.allowed:
+                return view, None
+            # The cluster's default: the request does not name its topic.
+            return view, read_default_min_isr(client, min(view.racks()))
+
     def place(request: PlacementRequest) -> ReplicaLists:
         deadline = request.deadline or Deadline.after(admin.timeout)
         if not lock.acquire(timeout=deadline.remaining):
@@ -317,19 +326,12 @@ def placement_handler(
                 "requests still wait for it: is the cluster up?"
             )
         try:
-            state = admin.run(
-                lambda client: read_state(client, reassignments=False, deadline=deadline)
-            )
-            min_isr = None
-            if config.under_replicated.allowed:
-                # The cluster's default: the request does not name its topic.
-                broker = min(state.view.racks())
-                min_isr = admin.run(lambda client: read_default_min_isr(client, broker, deadline))
+            view, min_isr = admin.run(lambda client: read(client, deadline))
         finally:
             lock.release()
         return place_replicas(
             request,
-            state.view,
+            view,
             plugins.placer(),
             locator=plugins.locator,
             ignore_racks=config.placement.ignore_racks,

@@ -33,7 +33,6 @@ from rackward.placement_service import DEFAULT_ADDRESS, MutualTls
 from rackward.units import parse_bytes, parse_listen_address
 
 HEALTH_ADDRESS = "127.0.0.1:9481"
-PARTITIONS_AT_ONCE = 100
 
 _OFF = "off"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -100,7 +99,7 @@ class UnderReplicated(_Section):
     allowed: Flag = False
     partitions_at_once: Annotated[
         int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")
-    ] = PARTITIONS_AT_ONCE
+    ] = 100
     throttle: Annotated[
         str | int | bool, Meta(description="bytes per second, such as 50MB, or off")
     ] = False
@@ -154,8 +153,7 @@ def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig
     if cluster.command_config is not None:
         properties |= read_properties(path.parent / Path(cluster.command_config).expanduser())
     if cluster.bootstrap_servers is not None:
-        servers = cluster.bootstrap_servers
-        properties["bootstrap.servers"] = servers if isinstance(servers, str) else ",".join(servers)
+        properties["bootstrap.servers"] = ",".join(_texts(cluster.bootstrap_servers))
     if "bootstrap.servers" not in properties:
         raise ConfigError(
             f"{path}: cluster: no cluster is given: set bootstrap_servers, or command_config"
@@ -239,20 +237,22 @@ class _Leaders(_Section):
     @property
     def config(self) -> FollowConfig | None:
         """The settings, None if no group is followed."""
-        groups = (self.follow,) if isinstance(self.follow, str) else tuple(self.follow)
-        writers = (self.writers,) if isinstance(self.writers, str) else self.writers
         config = FollowConfig(
-            groups,
+            _texts(self.follow),
             self.min_gain,
             parse_bytes("min_rate", str(self.min_rate), rate=True),
             _seconds("settle", self.settle),
             _seconds("rest", self.rest),
             self.elections_per_hour,
             self.max_imbalance,
-            parse_writers(writers, option="writers"),
+            parse_writers(_texts(self.writers), option="writers"),
             HostRacks.parse(properties_as_text(self.mapping), "mapping"),
         )
-        return config if groups else None
+        return config if config.groups else None
+
+
+def _texts(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _seconds(setting: str, text: str) -> float:
@@ -276,7 +276,6 @@ class _Lead(_Section):
     @property
     def config(self) -> LeadConfig | None:
         """The settings, None if no group is led."""
-        groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
         try:
             mode = TakeOver(self.take_over)
         except ValueError:
@@ -287,7 +286,7 @@ class _Lead(_Section):
             host_racks=HostRacks.parse(properties_as_text(self.mapping), "mapping"),
             take_over=TakeOverPolicy(mode, self.remove_static),
         )
-        return LeadConfig(groups, options) if groups else None
+        return LeadConfig(_texts(self.groups), options) if self.groups else None
 
 
 class _Document(_Section):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from placement_core import TopicPartition
 from placement_core.locators import RackLocator, apply_locator
@@ -19,6 +18,7 @@ from rackward.controller.leader_decision import (
     Waiting,
     decide,
 )
+from rackward.controller.lease import ControllerCluster
 from rackward.groups.readers import current_readers, is_stable, may_read_followers
 from rackward.groups.reading import (
     ClusterReading,
@@ -68,17 +68,6 @@ class FollowStatus:
         }
 
 
-class Records(Protocol):
-    """Where controllers keep their elections, see `ControllerCluster`."""
-
-    @property
-    def elections(self) -> ElectionTimes | None:
-        """The elections of all controllers; None if there is no record."""
-
-    def write(self, records: Collection[ElectionTimes]) -> None:
-        """Write the record of elections. Raises RackwardError."""
-
-
 class LeaderFollower:
     """The leaders of one controller's cluster.
 
@@ -108,16 +97,16 @@ class LeaderFollower:
         self._logged: Waiting | None = None
         self.status = replace(self.status, decision=None)
 
-    def run_once(self, admin: AdminConnection, records: Records) -> Decision | None:
+    def run_once(self, admin: AdminConnection, cluster: ControllerCluster) -> Decision | None:
         """Decide and move leaders, if it is time to; return the decision.
 
-        The elections of former controllers count. Raises RackwardError: also what the guard of
-        ``admin`` raises, between two changes.
+        ``cluster`` has the elections of former controllers, which count. Raises RackwardError: also
+        what the guard of ``admin`` raises, between two changes.
         """
         if self._clock() < self._next:
             return None
         cpu = time.process_time()
-        elections = records.elections
+        elections = cluster.elections
         if elections is not None and elections != self._elections:
             # Another controller was active before, or in between.
             self._elections = elections
@@ -129,7 +118,7 @@ class LeaderFollower:
         history = self._history.after(decision, now.at)
         if decision.moves:
             self._elections = self._record(history)
-            records.write([self._elections])
+            cluster.write([self._elections])
         self._history = history
         self.status = FollowStatus(
             decision,

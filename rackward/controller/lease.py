@@ -113,7 +113,7 @@ class ReadProgress:
     offsets: int = 0
 
 
-class Lease:
+class Lease(ConsumerRebalanceListener):  # type: ignore[misc]
     """This process's membership in the group of controllers.
 
     ``name`` identifies it in the group's description; ``properties`` are connection settings;
@@ -158,7 +158,7 @@ class Lease:
         except KafkaError as error:
             raise wrap(f"joining group {CONTROLLER_GROUP}", error, **_ACLS) from error
         enable_workarounds(self._consumer)
-        self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=_Listener(self))
+        self._consumer.subscribe([PENDING_REPLICAS_TOPIC], listener=self)
 
     @property
     def owned(self) -> bool:
@@ -251,7 +251,7 @@ class Lease:
                     timeout_ms=COMMIT_TIMEOUT_MS,
                 )
             except CommitFailedError:
-                self.on_assigned([], lost=True)
+                self._set_owned(owned=False)
                 return False
             except KafkaError as error:
                 operation = f"verifying the membership in group {CONTROLLER_GROUP}"
@@ -283,9 +283,18 @@ class Lease:
             # Until reading begins at the beginning: the position may be anywhere.
             self._consumer.pause(self._tp)
 
-    def on_assigned(self, partitions: Collection[Any], *, lost: bool = False) -> None:
-        """Apply an assignment, or the loss of one."""
-        owned = not lost and self._tp in partitions
+    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        """Begin to own the partition if it is assigned; called by the consumer."""
+        self._set_owned(owned=self._tp in assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        """Cease to own the partition; called by the consumer."""
+        if revoked:
+            self._set_owned(owned=False)
+
+    on_partitions_lost = on_partitions_revoked
+
+    def _set_owned(self, *, owned: bool) -> None:
         if self._owned and not owned:
             log.warning("standing by: another controller may be active now")
         if owned != self._owned:
@@ -317,20 +326,6 @@ class Lease:
         with self._lock:
             self._owned = False
             self._consumer.close(autocommit=False)
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-
-    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        if revoked:
-            self._lease.on_assigned([], lost=True)
-
-    on_partitions_lost = on_partitions_revoked
-
-    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        self._lease.on_assigned(assigned)
 
 
 # ---- Changes of the cluster.

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from rackward.controller.leader_decision import Waiting
+from rackward.controller.leader_decision import Decision, Waiting
 from rackward.controller.leader_follower import FollowStatus
 from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead import LeadStatus
@@ -61,8 +61,14 @@ class MetricsCollector(Collector):
         for name, metric in _with_help(now.service).items() if now.service else ():
             family = gauges if name.startswith("open_") else counters
             family[f"service_{name}"] = metric
-        if now.leaders is not None:
-            yield from _leader_metrics(now.leaders)
+        if (leaders := now.leaders) is not None:
+            counters |= {
+                "leader_decisions": ("Decisions whether leaders move.", leaders.decisions),
+                "leader_layouts": ("Decisions that moved leaders.", leaders.layouts),
+            }
+            if leaders.decision is not None:
+                gauges |= _leader_gauges(leaders.decision, leaders.elections)
+                yield _leaders_waiting(leaders.decision)
         for name, (help, gauge) in gauges.items():
             if gauge is not None:
                 yield GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(gauge))
@@ -72,31 +78,22 @@ class MetricsCollector(Collector):
             yield from LeadMetrics(lambda: now.led).collect()
 
 
-def _leader_metrics(now: FollowStatus) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-    """Yield the metrics of leaders that follow their readers."""
-    for name, help, count in (
-        ("leader_decisions", "Decisions whether leaders move.", now.decisions),
-        ("leader_layouts", "Decisions that moved leaders.", now.layouts),
-    ):
-        yield CounterMetricFamily(f"rackward_controller_{name}", help, value=float(count))
-    decision = now.decision
-    if decision is None:
-        return
-    for name, help, gauge in (
-        ("leader_elections_last_hour", "Leaders moved in the last hour.", now.elections),
-        (
-            "leader_bytes_per_second",
+def _leader_gauges(decision: Decision, elections: int) -> dict[str, tuple[str, float]]:
+    return {
+        "leader_elections_last_hour": ("Leaders moved in the last hour.", elections),
+        "leader_bytes_per_second": (
             "Bytes per second that the groups that leaders follow read, and writers write.",
             decision.total,
         ),
-        ("leader_local_bytes_per_second", "Those of them that are local.", decision.local),
-        (
-            "leader_best_local_bytes_per_second",
+        "leader_local_bytes_per_second": ("Those of them that are local.", decision.local),
+        "leader_best_local_bytes_per_second": (
             "Those that are local if each partition is led by its best replica.",
             decision.best,
         ),
-    ):
-        yield GaugeMetricFamily(f"rackward_controller_{name}", help, value=float(gauge))
+    }
+
+
+def _leaders_waiting(decision: Decision) -> GaugeMetricFamily:
     waiting = GaugeMetricFamily(
         "rackward_controller_leaders_waiting",
         "1 for the reason why the last decision moved no leader.",
@@ -104,7 +101,7 @@ def _leader_metrics(now: FollowStatus) -> Iterable[CounterMetricFamily | GaugeMe
     )
     for reason in Waiting:
         waiting.add_metric([reason], float(reason is decision.waiting))
-    yield waiting
+    return waiting
 
 
 def _with_help(metrics: ReconcileStatus | ServiceMetrics) -> dict[str, tuple[str, Any]]:

@@ -36,7 +36,6 @@ from placement_core.placers.under_replicated import (
     counted_replicas,
     fill_placeholders,
 )
-from rackward.controller.config import PARTITIONS_AT_ONCE
 from rackward.controller.lease import ControllerCluster, Lease, LeaseLostError
 from rackward.kafka import ClusterState
 from rackward.topics.pending_replicas import (
@@ -57,16 +56,16 @@ TOPIC_MISSING_SECONDS = 5.0
 log = logging.getLogger("rackward.controller")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReconcileState:
     """When a fault was first seen, in seconds of the clock: ``missing`` by the key of a record,
     ``stuck`` by partition."""
 
-    missing: Mapping[str, float] = field(default_factory=dict)
-    stuck: Mapping[TopicPartition, float] = field(default_factory=dict)
+    missing: dict[str, float] = field(default_factory=dict)
+    stuck: dict[TopicPartition, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReconcilePlan:
     """The steps to take, in this order.
 
@@ -86,10 +85,10 @@ class ReconcilePlan:
         For the next call.
     """
 
-    records: tuple[PendingReplicas, ...] = ()
-    deleted: Mapping[str, str] = field(default_factory=dict)
-    targets: Mapping[TopicPartition, tuple[int, ...] | None] = field(default_factory=dict)
-    log_lines: tuple[str, ...] = ()
+    records: list[PendingReplicas] = field(default_factory=list)
+    deleted: dict[str, str] = field(default_factory=dict)
+    targets: dict[TopicPartition, tuple[int, ...] | None] = field(default_factory=dict)
+    log_lines: list[str] = field(default_factory=list)
     in_progress: int = 0
     waiting: int = 0
     state: ReconcileState = field(default_factory=ReconcileState)
@@ -113,7 +112,9 @@ def plan(
     for key in sorted(records):
         planner.compare(records[key])
     planner.assign(max_in_progress)
-    return planner.plan()
+    steps = planner.steps
+    steps.records = [each for key, each in planner.after.items() if each != records[key]]
+    return steps
 
 
 def is_safe(
@@ -147,7 +148,10 @@ def is_safe(
 
 
 class _Planner:
-    """Builds a plan: `compare` each record with the cluster, then `assign` replicas."""
+    """Builds the ``steps``: `compare` each record with the cluster, then `assign` replicas.
+
+    ``after`` are the records that are not deleted, as they have to be.
+    """
 
     def __init__(
         self,
@@ -158,26 +162,18 @@ class _Planner:
     ) -> None:
         self._cluster, self._view, self._now, self._state = cluster, view, now, state
         self._live = view.racks().keys()
-        self._before: dict[str, PendingReplicas] = {}
-        self._after: dict[str, PendingReplicas] = {}
-        self._deleted: dict[str, str] = {}
-        self._targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-        self._log_lines: list[str] = []
-        self._missing: dict[str, float] = {}
-        self._stuck: dict[TopicPartition, float] = {}
-        self._in_progress = 0
-        self._waiting = 0
+        self.after: dict[str, PendingReplicas] = {}
+        self.steps = ReconcilePlan()
 
     def compare(self, record: PendingReplicas) -> None:
         """Update a record from the cluster's state, or delete it."""
-        self._before[record.key] = record
         if (reason := self._why_missing(record)) is not None:
             since = self._state.missing.get(record.key, self._now)
             if self._now - since >= MISSING_SECONDS:
-                self._deleted[record.key] = reason
-                self._log_lines.append(f"{record.topic}: record deleted: {reason}")
+                self.steps.deleted[record.key] = reason
+                self.steps.log_lines.append(f"{record.topic}: record deleted: {reason}")
             else:
-                self._missing[record.key] = since
+                self.steps.state.missing[record.key] = since
             return
         if record.topic_id is None:
             record = replace(record, topic_id=self._cluster.topic_ids[record.topic])
@@ -188,31 +184,31 @@ class _Planner:
                 partitions=tuple(number for number in record.partitions if number not in complete),
                 assigned={n: row for n, row in record.assigned.items() if n not in complete},
             )
-            self._log_lines.append(
+            self.steps.log_lines.append(
                 f"{record.topic}: {len(complete)} partitions have all "
                 f"{record.replication_factor} replicas"
             )
         if not record.partitions:
-            self._deleted[record.key] = "all partitions are complete"
-            self._log_lines.append(f"{record.topic}: all placeholders are filled")
+            self.steps.deleted[record.key] = "all partitions are complete"
+            self.steps.log_lines.append(f"{record.topic}: all placeholders are filled")
             return
-        self._after[record.key] = record
+        self.after[record.key] = record
 
     def assign(self, max_in_progress: int) -> None:
         """Request recorded replica lists again, and choose more up to ``max_in_progress``."""
         targets: dict[TopicPartition, ReplicationTarget] = {}
         owners: dict[TopicPartition, str] = {}
-        for key, record in self._after.items():
+        for key, record in self.after.items():
             for number in record.partitions:
                 tp = TopicPartition(record.topic, number)
                 if tp in owners or tp not in self._cluster.view.replicas:
                     continue
                 owners[tp] = key
                 if tp in self._cluster.reassignments:
-                    self._in_progress += 1
+                    self.steps.in_progress += 1
                     self._cancel_if_stuck(record, tp)
                 elif self._request_again(record, tp):
-                    self._in_progress += 1
+                    self.steps.in_progress += 1
                 else:
                     targets[tp] = record.target
         possible = fill_placeholders(
@@ -221,35 +217,21 @@ class _Planner:
         possible = {
             tp: row
             for tp, row in possible.items()
-            if self._is_safe(self._after[owners[tp]], tp, row)
+            if self._is_safe(self.after[owners[tp]], tp, row)
         }
-        room = max(0, max_in_progress - self._in_progress)
+        room = max(0, max_in_progress - self.steps.in_progress)
         chosen = dict(sorted(possible.items())[:room])
-        self._in_progress += len(chosen)
+        self.steps.in_progress += len(chosen)
         for tp, row in chosen.items():
-            record = self._after[owners[tp]]
+            record = self.after[owners[tp]]
             assigned = {**record.assigned, tp.partition: row}
-            self._after[record.key] = replace(record, assigned=assigned)
-            self._targets[tp] = row
+            self.after[record.key] = replace(record, assigned=assigned)
+            self.steps.targets[tp] = row
         for tp, target in targets.items():
             row = possible.get(tp, self._view.replicas[tp])
             counted = counted_replicas(row, target, self._live)
-            self._waiting += max(0, target.replication_factor - len(counted))
+            self.steps.waiting += max(0, target.replication_factor - len(counted))
         self._log_chosen(chosen)
-
-    def plan(self) -> ReconcilePlan:
-        """Return the plan."""
-        return ReconcilePlan(
-            records=tuple(
-                record for key, record in self._after.items() if record != self._before[key]
-            ),
-            deleted=self._deleted,
-            targets=self._targets,
-            log_lines=tuple(self._log_lines),
-            in_progress=self._in_progress,
-            waiting=self._waiting,
-            state=ReconcileState(self._missing, self._stuck),
-        )
 
     def _why_missing(self, record: PendingReplicas) -> str | None:
         """Return why the record's topic does not exist in the cluster, None if it does."""
@@ -297,13 +279,13 @@ class _Planner:
             return
         since = self._state.stuck.get(tp, self._now)
         if self._now - since < STUCK_SECONDS:
-            self._stuck[tp] = since
+            self.steps.state.stuck[tp] = since
             return
-        self._targets[tp] = None
-        current = self._after[record.key]
+        self.steps.targets[tp] = None
+        current = self.after[record.key]
         assigned = {n: row for n, row in current.assigned.items() if n != tp.partition}
-        self._after[record.key] = replace(current, assigned=assigned)
-        self._log_lines.append(
+        self.after[record.key] = replace(current, assigned=assigned)
+        self.steps.log_lines.append(
             f"{tp.topic}-{tp.partition}: broker {down[0]} stays down; choosing another"
         )
 
@@ -318,7 +300,7 @@ class _Planner:
         if not self._is_safe(record, tp, row):
             # A broker is down, another program has moved the partition, or the record was forged.
             return False
-        self._targets[tp] = row
+        self.steps.targets[tp] = row
         return True
 
     def _is_safe(self, record: PendingReplicas, tp: TopicPartition, row: Sequence[int]) -> bool:
@@ -332,7 +314,7 @@ class _Planner:
         for topic, rows in by_topic.items():
             present = {broker for tp in rows for broker in self._view.replicas[tp]}
             new = sorted({broker for row in rows.values() for broker in row} - present)
-            self._log_lines.append(
+            self.steps.log_lines.append(
                 f"{topic}: adding replicas of {len(rows)} partitions on brokers {new}"
             )
 
@@ -373,8 +355,8 @@ class Reconciler:
         locator: RackLocator | None,
         clock: Callable[[], float],
         *,
-        max_in_progress: int = PARTITIONS_AT_ONCE,
-        throttle: int | None = None,
+        max_in_progress: int,
+        throttle: int | None,
     ) -> None:
         self._cluster, self._lease, self._locator = cluster, lease, locator
         self._clock, self._max_in_progress, self._throttle = clock, max_in_progress, throttle

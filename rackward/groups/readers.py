@@ -22,7 +22,7 @@ from placement_core.leaders import DEFAULT_MAX_IMBALANCE, ConsumerDemand, Curren
 from placement_core.plugins import parse_properties
 from rack_traffic.advice import BALANCED_BY_TOPIC, assigned_by_rackward
 from rackward.groups.host_racks import HostRacks
-from rackward.kafka import AdminConnection, ClusterState, read_replica_sizes
+from rackward.kafka import AdminConnection, ClusterState, read_partition_sizes
 from rackward.kafka.groups import (
     DESCRIBED_TYPES,
     Group,
@@ -88,13 +88,8 @@ def read_leader_bytes(
 
     An empty partition counts as one byte: its weight is small, but not 0. Raises AdminError.
     """
-    leaders = {tp: leader for tp, leader in view.known_leaders.items() if tp.topic in topics}
-    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
-    return {
-        tp: float(max(sizes[tp, leader].bytes, 1))
-        for tp, leader in leaders.items()
-        if (tp, leader) in sizes
-    }
+    sizes = read_partition_sizes(admin, view, [tp for tp in view.replicas if tp.topic in topics])
+    return {tp: float(max(size, 1)) for tp, size in sizes.items()}
 
 
 def list_matching_groups(

@@ -38,16 +38,16 @@ def request_rebalance(
     ``open_connection`` opens another connection: a broker responds to a joining member only when
     the rebalance is complete, and to nothing else on that connection before. Raises AdminError.
     """
-    deadline = admin.deadline()
-    coordinator = find_coordinator(admin, group.id, deadline)
-    member_id = _new_member_id(admin, coordinator, group, deadline)
+    with admin.within() as deadline:
+        coordinator = find_coordinator(admin, group.id)
+        member_id = _new_member_id(admin, coordinator, group)
     ended = threading.Event()
     failures: list[AdminError] = []
 
     def join() -> None:
         try:
-            with open_connection() as connection:
-                code = _join(connection, coordinator, group, member_id, deadline).error_code
+            with open_connection() as connection, connection.within(deadline):
+                code = _join(connection, coordinator, group, member_id).error_code
             if code not in (0, _UNKNOWN_MEMBER):
                 failures.append(_refused(group, "JoinGroup", code))
         except AdminError as error:
@@ -59,9 +59,8 @@ def request_rebalance(
     thread.start()
     try:
         while not ended.is_set():
-            described, _ = describe_groups_of_type(
-                admin, coordinator, CLASSIC, [group.id], deadline
-            )
+            with admin.within(deadline):
+                described, _ = describe_groups_of_type(admin, coordinator, CLASSIC, [group.id])
             if any(member.id == member_id for each in described for member in each.members):
                 break
             if not deadline.remaining:
@@ -83,7 +82,8 @@ def wait_until_stable(admin: AdminConnection, group_id: str, timeout: float) -> 
     Raises AdminTimeoutError, with the group's state, after ``timeout`` seconds, and AdminError.
     """
     deadline = Deadline.after(timeout)
-    coordinator = find_coordinator(admin, group_id, deadline)
+    with admin.within(deadline):
+        coordinator = find_coordinator(admin, group_id)
     since: float | None = None
     while True:
         described, refused = describe_groups_of_type(admin, coordinator, CLASSIC, [group_id])
@@ -105,31 +105,30 @@ def wait_until_stable(admin: AdminConnection, group_id: str, timeout: float) -> 
         time.sleep(_RETRY_SECONDS)
 
 
-def find_coordinator(admin: AdminConnection, group_id: str, deadline: Deadline) -> int:
+def find_coordinator(admin: AdminConnection, group_id: str) -> int:
     """Return the broker that coordinates the group. Raises AdminError."""
     from kafka.protocol.metadata import FindCoordinatorRequest
 
     operation = f"finding the coordinator of group {group_id}"
     request = FindCoordinatorRequest(key=group_id, key_type=0, max_version=3)
-    while (response := admin.send(operation, request, deadline=deadline)).error_code:
-        temporary = response.error_code in (COORDINATOR_LOADING, _COORDINATOR_NOT_AVAILABLE)
-        if not temporary or not deadline.remaining:
-            raise from_code(
-                operation,
-                request.name,
-                response.error_code,
-                response.error_message,
-                acl=f"Describe on group {group_id}",
-            )
-        time.sleep(_RETRY_SECONDS)
+    with admin.within() as deadline:
+        while (response := admin.send(operation, request)).error_code:
+            temporary = response.error_code in (COORDINATOR_LOADING, _COORDINATOR_NOT_AVAILABLE)
+            if not temporary or not deadline.remaining:
+                raise from_code(
+                    operation,
+                    request.name,
+                    response.error_code,
+                    response.error_message,
+                    acl=f"Describe on group {group_id}",
+                )
+            time.sleep(_RETRY_SECONDS)
     return int(response.node_id)
 
 
-def _new_member_id(
-    admin: AdminConnection, coordinator: int, group: Group, deadline: Deadline
-) -> str:
+def _new_member_id(admin: AdminConnection, coordinator: int, group: Group) -> str:
     """Return a member id from the coordinator, which is not a member yet."""
-    response = _join(admin, coordinator, group, "", deadline)
+    response = _join(admin, coordinator, group, "")
     if response.error_code != _MEMBER_ID_REQUIRED:
         if not response.error_code:
             _leave(admin, coordinator, group, response.member_id)
@@ -137,9 +136,7 @@ def _new_member_id(
     return str(response.member_id)
 
 
-def _join(
-    admin: AdminConnection, coordinator: int, group: Group, member_id: str, deadline: Deadline
-) -> Any:
+def _join(admin: AdminConnection, coordinator: int, group: Group, member_id: str) -> Any:
     request = join_request(
         group.id,
         member_id,
@@ -148,7 +145,7 @@ def _join(
         rebalance_seconds=SESSION_SECONDS,
         reason=_REASON,
     )
-    return admin.send(_operation(group), request, node=coordinator, deadline=deadline)
+    return admin.send(_operation(group), request, node=coordinator)
 
 
 def _leave(admin: AdminConnection, coordinator: int, group: Group, member_id: str) -> None:
@@ -165,5 +162,5 @@ def _operation(group: Group) -> str:
 def _refused(group: Group, api: str, code: int) -> AdminError:
     if code in (0, _NOT_COORDINATOR):
         text = f"{_operation(group)}: the group has changed meanwhile: try again"
-        return RefusedError(text, code, "GroupChanged")
+        return RefusedError(text, code)
     return from_code(_operation(group), api, code, acl=f"Read on group {group.id}")

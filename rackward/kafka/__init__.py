@@ -1,13 +1,11 @@
 """Reading and changing a live cluster through kafka-python (the extra ``kafka-python``)."""
 
 from rackward.kafka.client import TIMEOUT_SECONDS, AdminConnection, connect
-from rackward.kafka.configs import parse_min_isr, read_broker_configs, read_topic_configs
 from rackward.kafka.errors import (
     AdminError,
     AdminTimeoutError,
     CredentialsError,
     RefusedError,
-    TooLargeError,
     TooOldError,
     UnauthorizedError,
     UnreachableError,
@@ -15,9 +13,9 @@ from rackward.kafka.errors import (
 from rackward.kafka.metadata import (
     ClusterState,
     Reassignment,
-    ReplicaSize,
     ReplicaSizes,
     check_topics,
+    read_partition_sizes,
     read_reassignments,
     read_replica_sizes,
     read_state,
@@ -32,18 +30,14 @@ __all__ = [
     "CredentialsError",
     "Reassignment",
     "RefusedError",
-    "ReplicaSize",
     "ReplicaSizes",
-    "TooLargeError",
     "TooOldError",
     "UnauthorizedError",
     "UnreachableError",
     "check_topics",
     "connect",
-    "parse_min_isr",
-    "read_broker_configs",
+    "read_partition_sizes",
     "read_reassignments",
     "read_replica_sizes",
     "read_state",
-    "read_topic_configs",
 ]

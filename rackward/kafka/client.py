@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
@@ -126,9 +126,9 @@ _RETRIABLE = (
 class AdminConnection(AbstractContextManager["AdminConnection"]):
     """Sends requests to a cluster's brokers; see `connect`.
 
-    ``timeout`` is in seconds and applies to each operation that gets no deadline of its own.
-    ``guard``, if there is one, permits the requests that change reassignments, leaders and
-    configurations. Not thread-safe. Close it with ``close`` or ``with``.
+    ``timeout`` is in seconds and applies to each operation outside of `within`. ``guard``, if there
+    is one, permits the requests that change reassignments, leaders and configurations. Not
+    thread-safe. Close it with ``close`` or ``with``.
     """
 
     def __init__(self, client: Any, bootstrap_servers: str, timeout: float) -> None:
@@ -136,10 +136,23 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         self.bootstrap_servers = bootstrap_servers
         self.timeout = timeout
         self.guard: Guard | None = None
+        self._deadline: Deadline | None = None
 
     def deadline(self) -> Deadline:
-        """Return a deadline ``timeout`` seconds from now."""
-        return Deadline.after(self.timeout)
+        """Return that of `within`, or else ``timeout`` seconds from now."""
+        return self._deadline or Deadline.after(self.timeout)
+
+    @contextmanager
+    def within(self, deadline: Deadline | None = None) -> Iterator[Deadline]:
+        """Send all requests in the context under one deadline, and yield it.
+
+        None: that of the enclosing context, or else ``timeout`` seconds from now.
+        """
+        enclosing, self._deadline = self._deadline, deadline or self.deadline()
+        try:
+            yield self._deadline
+        finally:
+            self._deadline = enclosing
 
     @contextmanager
     def change(self, operation: str) -> Iterator[Deadline]:
@@ -147,25 +160,18 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
 
         The request is not sent after the deadline, see `send`. Raises what the guard raises.
         """
-        if self.guard is None:
-            yield self.deadline()
-            return
-        with self.guard(operation) as limit:
-            yield min(self.deadline(), limit, key=lambda deadline: deadline.remaining)
+        permission = self.guard(operation) if self.guard else nullcontext(self.deadline())
+        with permission as limit:
+            earlier = min(self.deadline(), limit, key=lambda deadline: deadline.remaining)
+            with self.within(earlier):
+                yield earlier
 
     @property
     def manager(self) -> Any:
         """kafka-python's KafkaConnectionManager, whose event loop runs in a thread of its own."""
         return self._client._manager
 
-    def send(
-        self,
-        operation: str,
-        request: Any,
-        *,
-        node: int | None = None,
-        deadline: Deadline | None = None,
-    ) -> Any:
+    def send(self, operation: str, request: Any, *, node: int | None = None) -> Any:
         """Send a request to broker ``node`` (None: any broker) and return its response.
 
         ``request`` is a message class of kafka-python; it is sent in the newest version that both
@@ -174,21 +180,19 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         ("reading the topics") begins every error message. Error codes inside the response are left
         to the caller: see `from_code`. Raises AdminError.
         """
-        until = deadline or self.deadline()
+        until = self.deadline()
         return self._retry(operation, lambda: self._send(request, node, until), until)
 
-    def send_to_each(
-        self, operation: str, requests: Mapping[int, Any], deadline: Deadline | None = None
-    ) -> dict[int, Any]:
+    def send_to_each(self, operation: str, requests: Mapping[int, Any]) -> dict[int, Any]:
         """Send one request to each of several brokers at once; broker id to response.
 
         Raises AdminError if one of them does not respond; see `send`.
         """
-        until = deadline or self.deadline()
+        until = self.deadline()
 
         async def send_all() -> dict[int, Any]:
             futures = {
-                node: self._client._manager.send(
+                node: self.manager.send(
                     request, node_id=node, request_timeout_ms=until.remaining * 1000
                 )
                 for node, request in requests.items()
@@ -197,31 +201,29 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
 
         return self._retry(operation, send_all, until)
 
-    def send_to_controller(
-        self, operation: str, request: Any, deadline: Deadline | None = None
-    ) -> Any:
+    def send_to_controller(self, operation: str, request: Any) -> Any:
         """Send a request to any broker, which forwards it to the controller; return the response.
 
         It is sent again while the controller moves. Raises AdminError; see `send`.
         """
-        until = deadline or self.deadline()
-        while NOT_CONTROLLER in _error_codes(
-            response := self.send(operation, request, deadline=until)
-        ):
-            if not until.remaining:
-                raise from_code(operation, "", NOT_CONTROLLER)
-            time.sleep(_RETRY_SECONDS)
+        response = self.send_while(NOT_CONTROLLER, operation, request)
+        if NOT_CONTROLLER in _error_codes(response):
+            raise from_code(operation, "", NOT_CONTROLLER)
         return response
 
-    def call(self, operation: str, function: Callable[[Any], Result]) -> Result:
-        """Return what ``function`` returns for kafka-python's own KafkaAdminClient.
+    def send_while(
+        self, code: int, operation: str, request: Any, *, node: int | None = None
+    ) -> Any:
+        """Send a request again while the response has this error code, until the deadline.
 
-        No deadline applies. Raises AdminError; see `send`.
+        Returns the last response. Raises AdminError; see `send`.
         """
-        try:
-            return function(self._client)
-        except kafka_errors.KafkaError as error:
-            raise wrap(operation, error) from error
+        with self.within() as deadline:
+            while True:
+                response = self.send(operation, request, node=node)
+                if code not in _error_codes(response) or not deadline.remaining:
+                    return response
+                time.sleep(min(_RETRY_SECONDS, deadline.remaining))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -235,7 +237,7 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
     async def _send(self, request: Any, node: int | None, deadline: Deadline) -> Any:
         if not deadline.remaining:
             raise _NotSentError
-        return await self._client._manager.send(
+        return await self.manager.send(
             request, node_id=node, request_timeout_ms=deadline.remaining * 1000
         )
 
@@ -245,7 +247,7 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
         failure: kafka_errors.KafkaError | None = None
         while True:
             try:
-                result: Result = self._client._manager.run(send)
+                result: Result = self.manager.run(send)
                 return result
             except _RETRIABLE as error:
                 failure = failure if failure and isinstance(error, _NotSentError) else error
@@ -254,7 +256,7 @@ class AdminConnection(AbstractContextManager["AdminConnection"]):
                 if isinstance(error, kafka_errors.UnknownBrokerIdError):
                     # The broker has joined since the client last read the metadata, which it does
                     # by itself only every five minutes.
-                    self._client._manager.cluster.request_update()
+                    self.manager.cluster.request_update()
             except kafka_errors.KafkaError as error:
                 raise wrap(operation, error) from error
             time.sleep(min(_RETRY_SECONDS, deadline.remaining))

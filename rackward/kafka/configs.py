@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import UNKNOWN_TOPIC, AdminError, UnauthorizedError, from_code
 from rackward.kafka.metadata import batches
-from rackward.units import Deadline
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 REPLICA_SELECTOR = "replica.selector.class"
@@ -56,18 +56,16 @@ def alter_configs(
     They are sent to broker ``node``, None: any. Needs AlterConfigs on the topics, or on the cluster
     for brokers. Raises AdminError if no broker responds.
     """
-    from kafka.protocol.admin import IncrementalAlterConfigsRequest as Request
-
-    resource, change = Request.AlterConfigsResource, Request.AlterConfigsResource.AlterableConfig
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     refused: dict[ConfigResource, AdminError] = {}
     for batch in batches([each for each in changes if changes[each]], _MAX_CHANGED_PER_REQUEST):
-        request = Request(
+        request = IncrementalAlterConfigsRequest(
             resources=[
                 resource(
                     resource_type=int(each.type),
                     resource_name=each.name,
                     configs=[
-                        change(name=key, config_operation=int(op), value=value)
+                        resource.AlterableConfig(name=key, config_operation=int(op), value=value)
                         for key, op, value in changes[each]
                     ],
                 )
@@ -75,8 +73,8 @@ def alter_configs(
             ],
             validate_only=False,
         )
-        with admin.change(operation) as deadline:
-            response = admin.send(operation, request, node=node, deadline=deadline)
+        with admin.change(operation):
+            response = admin.send(operation, request, node=node)
         for result in response.responses:
             if result.error_code:
                 failed = ConfigResource(
@@ -96,7 +94,6 @@ def read_topic_configs(
     admin: AdminConnection,
     topics: Collection[str],
     keys: Collection[str],
-    deadline: Deadline | None = None,
     *,
     broker: int | None = None,
 ) -> dict[str, dict[str, str]]:
@@ -105,7 +102,7 @@ def read_topic_configs(
     Topics that do not exist and keys without a value are left out. ``broker`` is the broker to
     read from, None: any. Needs DescribeConfigs on the topics. Raises AdminError.
     """
-    configs, hidden = read_visible_topic_configs(admin, topics, keys, deadline, broker=broker)
+    configs, hidden = read_visible_topic_configs(admin, topics, keys, broker=broker)
     raise_first(hidden)
     return configs
 
@@ -114,30 +111,29 @@ def read_visible_topic_configs(
     admin: AdminConnection,
     topics: Collection[str],
     keys: Collection[str],
-    deadline: Deadline | None = None,
     *,
     broker: int | None = None,
 ) -> tuple[dict[str, dict[str, str]], dict[str, UnauthorizedError]]:
     """Return what `read_topic_configs` does of the topics that this user may read, and topic to
     error of the others, whether they exist or not. Raises AdminError."""
     operation = "reading the configuration of topics"
-    until = deadline or admin.deadline()
     configs: dict[str, dict[str, str]] = {}
     hidden: dict[str, UnauthorizedError] = {}
-    for names in batches(sorted(topics)):
-        results, errors = describe_configs(
-            admin, operation, ConfigResourceType.TOPIC, names, keys, node=broker, deadline=until
-        )
-        configs.update((name, _values(each)) for name, each in results.items())
-        for name, error in errors.items():
-            if not isinstance(error, UnauthorizedError):
-                raise error
-            hidden[name] = error
+    with admin.within():
+        for names in batches(sorted(topics)):
+            results, errors = describe_configs(
+                admin, operation, ConfigResourceType.TOPIC, names, keys, node=broker
+            )
+            configs.update((name, _values(each)) for name, each in results.items())
+            for name, error in errors.items():
+                if not isinstance(error, UnauthorizedError):
+                    raise error
+                hidden[name] = error
     return configs, hidden
 
 
 def read_broker_configs(
-    admin: AdminConnection, broker: int, keys: Collection[str], deadline: Deadline | None = None
+    admin: AdminConnection, broker: int, keys: Collection[str]
 ) -> dict[str, str]:
     """Return key to effective value of one broker, read from that broker itself.
 
@@ -145,23 +141,16 @@ def read_broker_configs(
     """
     name, operation = str(broker), f"reading the configuration of broker {broker}"
     results, errors = describe_configs(
-        admin, operation, ConfigResourceType.BROKER, [name], keys, node=broker, deadline=deadline
+        admin, operation, ConfigResourceType.BROKER, [name], keys, node=broker
     )
     raise_first(errors)
     return _values(results.get(name, {}))
 
 
-def read_default_min_isr(
-    admin: AdminConnection, broker: int, deadline: Deadline | None = None
-) -> int:
+def read_default_min_isr(admin: AdminConnection, broker: int) -> int:
     """Return min.insync.replicas of topics without their own; see `read_broker_configs`."""
-    configs = read_broker_configs(admin, broker, [MIN_INSYNC_REPLICAS], deadline)
+    configs = read_broker_configs(admin, broker, [MIN_INSYNC_REPLICAS])
     return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
-
-
-def parse_min_isr(configs: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
-    """Return topic to min.insync.replicas, from `read_topic_configs`; 1 where it is absent."""
-    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
 
 
 def describe_configs(
@@ -172,18 +161,15 @@ def describe_configs(
     keys: Collection[str] | None,
     *,
     node: int | None = None,
-    deadline: Deadline | None = None,
 ) -> tuple[dict[str, dict[str, ConfigValue]], dict[str, AdminError]]:
     """Return resource name to key to value, of ``keys`` (None: all), as broker ``node`` has them.
 
     And resource name to error. One request. A broker without a name is the default of all brokers.
     Topics that do not exist are left out. Raises AdminError.
     """
-    from kafka.protocol.admin import DescribeConfigsRequest as Request
-
-    request: Any = Request(
+    request: Any = DescribeConfigsRequest(
         resources=[
-            Request.DescribeConfigsResource(
+            DescribeConfigsRequest.DescribeConfigsResource(
                 resource_type=int(resource_type),
                 resource_name=name,
                 configuration_keys=None if keys is None else sorted(keys),
@@ -195,7 +181,7 @@ def describe_configs(
     )
     results: dict[str, dict[str, ConfigValue]] = {}
     errors: dict[str, AdminError] = {}
-    for result in admin.send(operation, request, node=node, deadline=deadline).results:
+    for result in admin.send(operation, request, node=node).results:
         name = result.resource_name
         if result.error_code == UNKNOWN_TOPIC:
             continue

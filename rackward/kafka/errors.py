@@ -18,6 +18,10 @@ from contextlib import closing
 from typing import Any
 
 from kafka import errors as kafka_errors
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.parser import KafkaProtocol
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from placement_core import RackwardError
 from rackward.units import Deadline
@@ -52,11 +56,10 @@ class TooLargeError(AdminError):
 
 
 class RefusedError(AdminError):
-    """The cluster refused the request; ``code`` is Kafka's error code, ``name`` the name of
-    kafka-python's exception for it."""
+    """The cluster refused the request; ``code`` is Kafka's error code."""
 
-    def __init__(self, message: str, code: int, name: str) -> None:
-        self.code, self.name = code, name
+    def __init__(self, message: str, code: int) -> None:
+        self.code = code
         super().__init__(message)
 
 
@@ -70,24 +73,19 @@ INVALID_PARTITIONS = 37
 NOT_CONTROLLER = 41
 POLICY_VIOLATION = 44
 REASSIGNMENT_IN_PROGRESS = 60
-TOPIC_DELETION_DISABLED = 73
 ELECTION_NOT_NEEDED = 84
 THROTTLING_QUOTA_EXCEEDED = 89
 
 GROUP_AUTHORIZATION_FAILED = 30
 _AUTHORIZATION_FAILED = (TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, 31, 53)
 
-REQUIRED_ACLS = {
+_REQUIRED_ACLS = {
     "AlterPartitionReassignments": "Alter on the cluster",
     "CreatePartitions": "Alter on the topic",
     "CreateTopics": "Create on the cluster, or on the topic",
-    "DeleteTopics": "Delete on the topic",
-    "DescribeCluster": "Describe on the cluster",
-    "DescribeGroups": "Describe on the group",
     "DescribeLogDirs": "Describe on the cluster",
     "ElectLeaders": "Alter on the cluster",
     "ListPartitionReassignments": "Describe on the cluster",
-    "Metadata": "Describe on the topic",
 }
 """Request name to the ACL operation that it needs."""
 
@@ -98,7 +96,6 @@ _EXPLANATIONS = {
 _ADVICE = {
     TOPIC_EXISTS: "choose another name, or delete it first",
     POLICY_VIOLATION: "a policy of the cluster forbids it: contact its administrators",
-    TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false",
     REASSIGNMENT_IN_PROGRESS: "wait until it is done, or cancel it first",
     THROTTLING_QUOTA_EXCEEDED: "the cluster limits the rate of changes: try again later",
 }
@@ -111,12 +108,12 @@ def from_code(
 
     ``operation`` begins the message ("creating topic orders"). ``api`` is the request's name
     ("CreateTopics" or "CreateTopicsRequest"). ``message`` is the broker's own text, if it sent one.
-    ``acl`` is the missing ACL operation where REQUIRED_ACLS is not specific enough.
+    ``acl`` is the missing ACL operation if it depends on the resource.
     """
     name = kafka_errors.for_code(code).__name__
     if code in _AUTHORIZATION_FAILED:
         api_name = api.removesuffix("Request")
-        missing = acl or REQUIRED_ACLS.get(api_name, api_name) or f"what it lacks ({_words(name)})"
+        missing = acl or _REQUIRED_ACLS.get(api_name, api_name) or f"what it lacks ({_words(name)})"
         return UnauthorizedError(f"{operation}: not authorized: grant this user {missing}")
     reason = one_line(message or _EXPLANATIONS.get(code) or _words(name)).rstrip(".")
     if name == "UnrecognizedBrokerError" and not message:
@@ -125,7 +122,7 @@ def from_code(
         return AdminTimeoutError(f"{operation}: the controller did not finish in time ({reason})")
     if advice := _ADVICE.get(code):
         reason = f"{reason}: {advice}"
-    return RefusedError(f"{operation}: {reason}", code, name)
+    return RefusedError(f"{operation}: {reason}", code)
 
 
 def wrap(
@@ -243,8 +240,6 @@ class RawConnection:
     def __init__(
         self, host: str, port: int, timeout: float, context: ssl.SSLContext | None = None
     ) -> None:
-        from kafka.protocol.parser import KafkaProtocol
-
         self._protocol = KafkaProtocol(client_id="rackward", ident=f"{host}:{port}")
         self._first_bytes = b""
         self._socket: socket.socket = socket.create_connection((host, port), timeout)
@@ -260,8 +255,6 @@ class RawConnection:
 
         Raises NotKafkaError if the response cannot be Kafka's, and other OSErrors.
         """
-        from kafka.errors import KafkaError
-
         self._protocol.send_request(request)
         self._socket.sendall(self._protocol.send_bytes())
         while True:
@@ -273,7 +266,7 @@ class RawConnection:
                 raise ConnectionError("the broker closed the connection")
             try:
                 responses = self._protocol.receive_bytes(received)
-            except KafkaError as error:
+            except kafka_errors.KafkaError as error:
                 raise NotKafkaError(self._first_bytes) from error
             for _, response in responses:
                 return response
@@ -304,8 +297,6 @@ def _probe(server: str, settings: Mapping[str, Any], timeout: float) -> None:
 def _send_first_requests(
     connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
 ) -> None:
-    from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
-
     connection.send(ApiVersionsRequest[0]())
     if protocol.startswith("SASL_"):
         _authenticate(connection, server, settings, protocol)
@@ -318,9 +309,6 @@ def _authenticate(
 ) -> None:
     """Authenticate as the client will. Raises CredentialsError with the broker's reason, which
     kafka-python loses when the broker closes the connection right after it."""
-    from kafka.net.sasl import get_sasl_mechanism
-    from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-
     name = settings["sasl_mechanism"]
     response = connection.send(SaslHandshakeRequest[1](mechanism=name))
     if response.error_code == _UNSUPPORTED_SASL_MECHANISM:

@@ -6,11 +6,13 @@ it. If the group has moved to another coordinator since, that one group is refus
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer.group import JoinGroupRequest, LeaveGroupRequest, OffsetFetchRequest
 
 from assignors.consumer_protocol import (
     ConsumerProtocolError,
@@ -21,7 +23,6 @@ from placement_core import TopicPartition
 from rack_traffic.advice import CLASSIC, OWN_PROTOCOLS, RACK_AFFINITY
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import COORDINATOR_LOADING, AdminError, from_code
-from rackward.units import Deadline
 
 CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
 """Types of groups beside CLASSIC, as brokers list them."""
@@ -36,8 +37,6 @@ one of the new protocol."""
 
 MAX_METADATA_BYTES = 1 << 20
 """Longer metadata of a member is not decoded: its topics, rack and assignment are then unknown."""
-
-_RETRY_SECONDS = 0.1
 
 _FIRST_VERSION_OF_SEVERAL_GROUPS, _LAST_VERSION_WITH_TOPIC_NAMES = 8, 9
 """Versions of OffsetFetch."""
@@ -157,24 +156,16 @@ class Group:
         return GroupKind.of(self.type, self.protocol_type)
 
 
-def list_groups(
-    admin: AdminConnection, broker: int, deadline: Deadline | None = None
-) -> list[ListedGroup]:
+def list_groups(admin: AdminConnection, broker: int) -> list[ListedGroup]:
     """List the groups that ``broker`` coordinates and that this user may describe.
 
     Retries while the coordinator is loading. Raises AdminError.
     """
-    from kafka.protocol.admin import ListGroupsRequest
-
     operation = f"listing the groups of broker {broker}"
     request = ListGroupsRequest(states_filter=[], types_filter=[])
-    until = deadline or admin.deadline()
-    while (response := admin.send(operation, request, node=broker, deadline=until)).error_code:
-        if response.error_code != COORDINATOR_LOADING or not until.remaining:
-            raise from_code(
-                operation, request.name, response.error_code, acl="Describe on the groups"
-            )
-        time.sleep(min(_RETRY_SECONDS, until.remaining))
+    response = admin.send_while(COORDINATOR_LOADING, operation, request, node=broker)
+    if code := response.error_code:
+        raise from_code(operation, request.name, code, acl="Describe on the groups")
     return [
         ListedGroup(
             each.group_id,
@@ -191,33 +182,14 @@ DESCRIBED_TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 
 def describe_groups_of_type(
-    admin: AdminConnection,
-    broker: int,
-    type: str,
-    ids: Sequence[str],
-    deadline: Deadline | None = None,
+    admin: AdminConnection, broker: int, type: str, ids: Sequence[str]
 ) -> tuple[list[Group], dict[str, AdminError]]:
     """Describe groups of one of DESCRIBED_TYPES in one request to their coordinator.
 
     Returns the groups, and group id to error for the refused ones. Raises AdminError.
     """
-    request: Any
-    if type == CLASSIC:
-        from kafka.protocol.admin import DescribeGroupsRequest
-
-        request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
-        parse = _parse_classic_group
-    else:
-        from rackward.kafka import messages
-
-        describe, parse = {
-            CONSUMER: (messages.ConsumerGroupDescribeRequest, _parse_consumer_group),
-            SHARE: (messages.ShareGroupDescribeRequest, _parse_share_group),
-            STREAMS: (messages.StreamsGroupDescribeRequest, _parse_streams_group),
-        }[type]
-        request = describe(group_ids=list(ids), include_authorized_operations=False)
-    operation = f"describing groups of broker {broker}"
-    response = admin.send(operation, request, node=broker, deadline=deadline)
+    request = _describe_request(type, ids)
+    response = admin.send(f"describing groups of broker {broker}", request, node=broker)
     groups, refused = [], {}
     for each in response.groups:
         if each.error_code:
@@ -228,16 +200,29 @@ def describe_groups_of_type(
                 getattr(each, "error_message", None),
                 acl=f"Describe on group {each.group_id}",
             )
+        elif type == CLASSIC:
+            groups.append(_parse_classic_group(each))
         else:
-            groups.append(parse(each))
+            groups.append(_parse_group(each, type))
     return groups, refused
 
 
+def _describe_request(type: str, ids: Sequence[str]) -> Any:
+    if type == CLASSIC:
+        return DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
+    # Here, since their schemas take a while to load.
+    from rackward.kafka import messages
+
+    request = {
+        CONSUMER: messages.ConsumerGroupDescribeRequest,
+        SHARE: messages.ShareGroupDescribeRequest,
+        STREAMS: messages.StreamsGroupDescribeRequest,
+    }[type]
+    return request(group_ids=list(ids), include_authorized_operations=False)
+
+
 def describe_groups(
-    admin: AdminConnection,
-    broker: int,
-    listed: Iterable[ListedGroup],
-    deadline: Deadline | None = None,
+    admin: AdminConnection, broker: int, listed: Collection[ListedGroup]
 ) -> tuple[list[Group], dict[str, AdminError]]:
     """Describe groups of any kinds that ``broker`` coordinates, in one request per type.
 
@@ -246,17 +231,16 @@ def describe_groups(
     """
     groups: list[Group] = []
     refused: dict[str, AdminError] = {}
-    listed = tuple(listed)
     for type in DESCRIBED_TYPES:
         if ids := [each.id for each in listed if each.type == type]:
-            described, errors = describe_groups_of_type(admin, broker, type, ids, deadline)
+            described, errors = describe_groups_of_type(admin, broker, type, ids)
             groups += described
             refused |= errors
     return groups, refused
 
 
 def read_committed_offsets(
-    admin: AdminConnection, broker: int, ids: Sequence[str], deadline: Deadline | None = None
+    admin: AdminConnection, broker: int, ids: Sequence[str]
 ) -> tuple[CommittedOffsets, dict[str, AdminError]]:
     """Read the committed offsets of groups that ``broker`` coordinates, for all their topics.
 
@@ -264,7 +248,7 @@ def read_committed_offsets(
     Returns the offsets, and group id to error for the refused groups. Raises AdminError.
     """
     operation = f"reading committed offsets of broker {broker}'s groups"
-    response = admin.send(operation, offsets_request(ids), node=broker, deadline=deadline)
+    response = admin.send(operation, offsets_request(ids), node=broker)
     offsets: CommittedOffsets = {}
     refused: dict[str, AdminError] = {}
     for result in response.groups:
@@ -283,10 +267,9 @@ def read_committed_offsets(
 
 def offsets_request(ids: Sequence[str]) -> Any:
     """Return an OffsetFetch request for all topics of these groups."""
-    from kafka.protocol.consumer.group import OffsetFetchRequest as Request
-
-    return Request(
-        groups=[Request.OffsetFetchRequestGroup(group_id=each, topics=None) for each in ids],
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        groups=[group(group_id=each, topics=None) for each in ids],
         require_stable=False,
         min_version=_FIRST_VERSION_OF_SEVERAL_GROUPS,
         max_version=_LAST_VERSION_WITH_TOPIC_NAMES,
@@ -315,19 +298,15 @@ def join_request(
 ) -> Any:
     """Return a JoinGroup request of a dynamic member that lists ``protocols``, as name and
     subscription."""
-    from kafka.protocol.consumer.group import JoinGroupRequest as Request
-
-    return Request(
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol
+    return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=int(session_seconds * 1000),
         rebalance_timeout_ms=int(rebalance_seconds * 1000),
         member_id=member_id,
         group_instance_id=None,
         protocol_type=protocol_type,
-        protocols=[
-            Request.JoinGroupRequestProtocol(name=name, metadata=metadata)
-            for name, metadata in protocols
-        ],
+        protocols=[protocol(name=name, metadata=metadata) for name, metadata in protocols],
         reason=reason or None,
         # The first with member ids that are given before a member joins.
         min_version=4,
@@ -336,13 +315,12 @@ def join_request(
 
 def leave_request(group: str, members: Sequence[tuple[str, str | None]], reason: str) -> Any:
     """Return a LeaveGroup request for members, given as member id and instance id."""
-    from kafka.protocol.consumer.group import LeaveGroupRequest as Request
-
-    return Request(
+    member = LeaveGroupRequest.MemberIdentity
+    return LeaveGroupRequest(
         group_id=group,
         member_id=members[0][0],
         members=[
-            Request.MemberIdentity(member_id=id, group_instance_id=instance, reason=reason or None)
+            member(member_id=id, group_instance_id=instance, reason=reason or None)
             for id, instance in members
         ],
     )
@@ -432,23 +410,32 @@ def _has_assigned(member: Any) -> bool:
     return bytes(member.member_assignment or b"") == LEADER_MARKER
 
 
-def _parse_consumer_group(group: Any, type: str = CONSUMER) -> Group:
+def _parse_group(group: Any, type: str) -> Group:
+    """Return a group that brokers assign; ``type`` is CONSUMER, SHARE or STREAMS."""
+    sources = _sources(group) if type == STREAMS else {}
     return Group(
         id=group.group_id,
         type=type,
         state=group.group_state,
         protocol_type=type,
-        protocol=group.assignor_name,
+        protocol="" if type == STREAMS else group.assignor_name,
         generation=group.group_epoch,
-        members=tuple(_parse_consumer_member(each) for each in group.members),
+        members=tuple(_parse_member(each, type, sources) for each in group.members),
     )
 
 
-def _parse_share_group(group: Any) -> Group:
-    return _parse_consumer_group(group, SHARE)
-
-
-def _parse_consumer_member(member: Any) -> GroupMember:
+def _parse_member(member: Any, type: str, sources: Mapping[str, Sequence[str]]) -> GroupMember:
+    """Return a member; ``sources`` are the topics that each subtopology reads."""
+    assignment: dict[str, tuple[int, ...]] = {}
+    if type == STREAMS:
+        topics = frozenset(topic for read in sources.values() for topic in read)
+        for tasks in member.assignment.active_tasks:
+            for topic in sources.get(tasks.subtopology_id, ()):
+                assignment[topic] = (*assignment.get(topic, ()), *tasks.partitions)
+    else:
+        topics = frozenset(member.subscribed_topic_names)
+        for each in member.assignment.topic_partitions:
+            assignment[each.topic_name] = tuple(each.partitions)
     return GroupMember(
         id=member.member_id,
         # Members of share groups have none.
@@ -456,47 +443,19 @@ def _parse_consumer_member(member: Any) -> GroupMember:
         client_id=member.client_id,
         host=member.client_host,
         rack=member.rack_id or None,
-        topics=frozenset(member.subscribed_topic_names),
-        assignment={
-            each.topic_name: tuple(each.partitions) for each in member.assignment.topic_partitions
-        },
+        topics=topics,
+        assignment=assignment,
         can_send_rack=True,
     )
 
 
-def _parse_streams_group(group: Any) -> Group:
+def _sources(group: Any) -> dict[str, Sequence[str]]:
+    """Return the topics that each subtopology of a streams group reads."""
     subtopologies = (group.topology.subtopologies if group.topology else None) or ()
-    sources = {
+    return {
         each.subtopology_id: (
             *each.source_topics,
             *(topic.name for topic in each.repartition_source_topics),
         )
         for each in subtopologies
     }
-    return Group(
-        id=group.group_id,
-        type=STREAMS,
-        state=group.group_state,
-        protocol_type=STREAMS,
-        protocol="",
-        generation=group.group_epoch,
-        members=tuple(_parse_streams_member(each, sources) for each in group.members),
-    )
-
-
-def _parse_streams_member(member: Any, sources: Mapping[str, Sequence[str]]) -> GroupMember:
-    """Return a member; ``sources`` are the topics that a subtopology reads."""
-    assignment: dict[str, tuple[int, ...]] = {}
-    for tasks in member.assignment.active_tasks:
-        for topic in sources.get(tasks.subtopology_id, ()):
-            assignment[topic] = (*assignment.get(topic, ()), *tasks.partitions)
-    return GroupMember(
-        id=member.member_id,
-        instance_id=member.instance_id or None,
-        client_id=member.client_id,
-        host=member.client_host,
-        rack=member.rack_id or None,
-        topics=frozenset(topic for topics in sources.values() for topic in topics),
-        assignment=assignment,
-        can_send_rack=True,
-    )

@@ -10,6 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafka.protocol.consumer.offsets import IsolationLevel, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
 from placement_core import Broker, ClusterView, TopicPartition
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import (
@@ -19,7 +27,6 @@ from rackward.kafka.errors import (
     TooOldError,
     from_code,
 )
-from rackward.units import Deadline
 
 MAX_PER_REQUEST = 1000
 """Topics, or partitions, in one request."""
@@ -60,9 +67,6 @@ class ClusterState:
         Live brokers, and the replicas and leaders of the topics that were read.
     in_sync
         Partition to its in-sync replicas, in the brokers' order.
-    offline
-        Partition to its replicas on brokers that are down or on failed disks; only where there
-        are any.
     fenced
         Registered brokers that are not live.
     addresses
@@ -81,7 +85,6 @@ class ClusterState:
     cluster_id: str | None
     view: ClusterView
     in_sync: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    offline: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     fenced: tuple[Broker, ...] = ()
     addresses: Mapping[int, str] = field(default_factory=dict)
     topic_ids: Mapping[str, str | None] = field(default_factory=dict)
@@ -124,7 +127,6 @@ class ClusterState:
                 self.view, replicas=of(self.view.replicas), leaders=of(self.view.known_leaders)
             ),
             in_sync=of(self.in_sync),
-            offline=of(self.offline),
             topic_ids={name: each for name, each in self.topic_ids.items() if name in chosen},
             leader_epochs=of(self.leader_epochs),
             internal=self.internal & chosen,
@@ -138,42 +140,35 @@ def read_state(
     *,
     internal: bool = True,
     reassignments: bool = True,
-    deadline: Deadline | None = None,
 ) -> ClusterState:
     """Read live and fenced brokers, and ``topics`` (None: all that this user may describe).
 
     Named topics that do not exist are left out: see `check_topics`. ``internal`` False leaves out
     Kafka's internal topics; ``reassignments`` False does not list reassignments in progress, which
-    needs Describe on the cluster. The deadline covers all requests. Raises AdminError.
+    needs Describe on the cluster. All requests have one deadline. Raises AdminError.
     """
-    until = deadline or admin.deadline()
-    state = read_topics(admin, topics, internal=internal, deadline=until)
-    state = _with_fenced_brokers(admin, state, until)
-    if reassignments:
-        state = state.with_reassignments(read_reassignments(admin, until))
-    return state
+    with admin.within():
+        state = _with_fenced_brokers(admin, read_topics(admin, topics, internal=internal))
+        return state.with_reassignments(read_reassignments(admin)) if reassignments else state
 
 
 def read_topics(
-    admin: AdminConnection,
-    topics: Collection[str] | None = None,
-    *,
-    internal: bool = True,
-    deadline: Deadline | None = None,
+    admin: AdminConnection, topics: Collection[str] | None = None, *, internal: bool = True
 ) -> ClusterState:
     """Read live brokers and topics only, as `read_state` does; no fenced brokers."""
     operation = "reading the topics"
-    until = deadline or admin.deadline()
     if topics is None:
-        response = admin.send(operation, _metadata_request(None), deadline=until)
+        response = admin.send(operation, _metadata_request(None))
         return parse_metadata(response, internal=internal)
     found: list[Any] = []
-    for names in batches(sorted(set(topics))) if topics else [()]:
-        response = admin.send(operation, _metadata_request(names), deadline=until)
-        for name, code in topic_errors(response).items():
-            if code != UNKNOWN_TOPIC:
-                raise from_code(f"{operation}: {name}", "Metadata", code, acl=f"Describe on {name}")
-        found += response.topics
+    with admin.within():
+        for names in batches(sorted(set(topics))) if topics else [()]:
+            response = admin.send(operation, _metadata_request(names))
+            for name, code in topic_errors(response).items():
+                if code != UNKNOWN_TOPIC:
+                    acl = f"Describe on {name}"
+                    raise from_code(f"{operation}: {name}", "Metadata", code, acl=acl)
+            found += response.topics
     response.topics = found
     return parse_metadata(response, internal=internal)
 
@@ -186,20 +181,15 @@ def check_topics(state: ClusterState, names: Iterable[str]) -> None:
             f"unknown topic{'s' if len(missing) > 1 else ''} {listed}: check the name, and that "
             "this user may describe it",
             UNKNOWN_TOPIC,
-            "UnknownTopicOrPartitionError",
         )
 
 
-def read_reassignments(
-    admin: AdminConnection, deadline: Deadline | None = None
-) -> dict[TopicPartition, Reassignment]:
+def read_reassignments(admin: AdminConnection) -> dict[TopicPartition, Reassignment]:
     """Read all reassignments in progress. Raises AdminError."""
-    from kafka.protocol.admin import ListPartitionReassignmentsRequest
-
     operation = "listing the reassignments in progress"
-    until = deadline or admin.deadline()
-    request = ListPartitionReassignmentsRequest(timeout_ms=until.remaining_ms, topics=None)
-    response = admin.send_to_controller(operation, request, until)
+    timeout_ms = admin.deadline().remaining_ms
+    request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
+    response = admin.send_to_controller(operation, request)
     if response.error_code:
         raise from_code(operation, request.name, response.error_code, response.error_message)
     return {
@@ -221,7 +211,6 @@ def parse_metadata(response: Any, *, internal: bool = True) -> ClusterState:
     leaders: dict[TopicPartition, int] = {}
     leader_epochs: dict[TopicPartition, int] = {}
     in_sync: dict[TopicPartition, tuple[int, ...]] = {}
-    offline: dict[TopicPartition, tuple[int, ...]] = {}
     topic_ids: dict[str, str | None] = {}
     internal_topics: set[str] = set()
     for topic in sorted(response.topics, key=lambda topic: str(topic.name)):
@@ -238,8 +227,6 @@ def parse_metadata(response: Any, *, internal: bool = True) -> ClusterState:
                 leaders[tp] = partition.leader_id
             if (epoch := getattr(partition, "leader_epoch", -1)) >= 0:
                 leader_epochs[tp] = epoch
-            if brokers := getattr(partition, "offline_replicas", None):
-                offline[tp] = tuple(brokers)
     live = sorted(response.brokers, key=lambda broker: broker.node_id)
     return ClusterState(
         cluster_id=getattr(response, "cluster_id", None),
@@ -249,7 +236,6 @@ def parse_metadata(response: Any, *, internal: bool = True) -> ClusterState:
             leaders=leaders,
         ),
         in_sync=in_sync,
-        offline=offline,
         addresses={each.node_id: f"{each.host}:{each.port}" for each in live},
         topic_ids=topic_ids,
         leader_epochs=leader_epochs,
@@ -269,12 +255,9 @@ def batches(items: Sequence[Item], size: int = MAX_PER_REQUEST) -> Iterator[Sequ
 
 
 def _metadata_request(names: Sequence[str] | None) -> Any:
-    from kafka.protocol.metadata import MetadataRequest as Request
-
-    return Request(
-        topics=None
-        if names is None
-        else [Request.MetadataRequestTopic(name=name) for name in names],
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if names is None else [topic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
 
@@ -284,15 +267,11 @@ def _topic_id(topic: Any) -> str | None:
     return None if topic_id is None or str(topic_id) == _NO_TOPIC_ID else str(topic_id)
 
 
-def _with_fenced_brokers(
-    admin: AdminConnection, state: ClusterState, deadline: Deadline
-) -> ClusterState:
+def _with_fenced_brokers(admin: AdminConnection, state: ClusterState) -> ClusterState:
     """Add the brokers that are registered and down, which Kafka returns from 4.0 on."""
-    from kafka.protocol.admin import DescribeClusterRequest
-
     request = DescribeClusterRequest(include_fenced_brokers=True)
     try:
-        response = admin.send("reading the brokers", request, deadline=deadline)
+        response = admin.send("reading the brokers", request)
     except TooOldError:
         return state
     if response.error_code:
@@ -316,16 +295,8 @@ LATEST, EARLIEST = -1, -2
 """Timestamps of ListOffsets that stand for a log's end and its beginning."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSize:
-    """``bytes`` of a replica's log; ``lag``: records behind the leader's high watermark."""
-
-    bytes: int
-    lag: int
-
-
-ReplicaSizes = Mapping[tuple[TopicPartition, int], ReplicaSize]
-"""(Partition, broker id) to the size of that replica."""
+ReplicaSizes = dict[tuple[TopicPartition, int], int]
+"""(Partition, broker id) to the bytes of that replica's log."""
 
 
 def read_log_offsets(
@@ -333,15 +304,12 @@ def read_log_offsets(
     leader: int,
     partitions: Collection[TopicPartition],
     timestamp: int,
-    deadline: Deadline | None = None,
 ) -> dict[TopicPartition, int]:
     """Return the first offset of each log (EARLIEST) or the next record's (LATEST).
 
     One request to ``leader``. Partitions that it does not lead any more, or that were deleted, are
     left out. LATEST is the high watermark; open transactions do not lower it. Raises AdminError.
     """
-    from kafka.protocol.consumer.offsets import IsolationLevel, ListOffsetsRequest
-
     topic = ListOffsetsRequest.ListOffsetsTopic
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -359,9 +327,8 @@ def read_log_offsets(
         min_version=1,
         max_version=9,
     )
-    response = admin.send(
-        f"reading the offsets of broker {leader}'s logs", request, node=leader, deadline=deadline
-    )
+    operation = f"reading the offsets of broker {leader}'s logs"
+    response = admin.send(operation, request, node=leader)
     return {
         TopicPartition(topic.name, each.partition_index): each.offset
         for topic in response.topics
@@ -374,27 +341,23 @@ def read_replica_sizes(
     admin: AdminConnection,
     brokers: Collection[int],
     partitions: Collection[TopicPartition] | None = None,
-    deadline: Deadline | None = None,
-) -> dict[tuple[TopicPartition, int], ReplicaSize]:
+) -> ReplicaSizes:
     """Return the sizes of replicas on ``brokers``, of ``partitions`` or (None) of all.
 
     Replicas on failed disks, and copies from one disk to another within a broker, are left out.
     Needs Describe on the cluster. Raises AdminError if one of the brokers does not respond.
     """
-    from kafka.protocol.admin import DescribeLogDirsRequest as Request
-
     topics = None
     if partitions is not None:
         topics = [
-            Request.DescribableLogDirTopic(topic=name, partitions=numbers)
+            DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=numbers)
             for name, numbers in by_topic(partitions).items()
         ]
     operation = "reading the sizes of replicas"
     # One request object per broker: during an upgrade their versions may differ.
-    responses = admin.send_to_each(
-        operation, {broker: Request(topics=topics) for broker in brokers}, deadline
-    )
-    sizes = {}
+    requests = {broker: DescribeLogDirsRequest(topics=topics) for broker in brokers}
+    responses = admin.send_to_each(operation, requests)
+    sizes: ReplicaSizes = {}
     for broker, response in responses.items():
         if code := getattr(response, "error_code", 0):
             raise from_code(f"{operation} of broker {broker}", "DescribeLogDirs", code)
@@ -405,38 +368,43 @@ def read_replica_sizes(
                 for each in topic.partitions:
                     if not each.is_future_key:
                         tp = TopicPartition(topic.name, each.partition_index)
-                        sizes[tp, broker] = ReplicaSize(each.partition_size, each.offset_lag)
+                        sizes[tp, broker] = each.partition_size
     return sizes
+
+
+def read_partition_sizes(
+    admin: AdminConnection, view: ClusterView, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the bytes of each partition on its leader, as far as known. Raises AdminError."""
+    leaders = {tp: leader for tp in partitions if (leader := view.leader(tp)) is not None}
+    sizes = read_replica_sizes(admin, sorted(set(leaders.values())), list(leaders))
+    return {tp: sizes[tp, leader] for tp, leader in leaders.items() if (tp, leader) in sizes}
 
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log of the controllers, which is no topic for clients."""
 
 
-def read_hidden_topics(
-    admin: AdminConnection, state: ClusterState, deadline: Deadline | None = None
-) -> list[str]:
+def read_hidden_topics(admin: AdminConnection, state: ClusterState) -> list[str]:
     """Return the topics that live brokers have replicas of and that are not in ``state``, sorted.
 
     ``state`` has all topics that this user may describe; brokers leave out the others without an
     error. Needs Describe on the cluster. Raises AdminError.
     """
-    until = deadline or admin.deadline()
-    sizes = read_replica_sizes(admin, list(state.view.racks()), deadline=until)
-    names = {tp.topic for tp, _ in sizes} - state.topic_ids.keys() - {METADATA_TOPIC}
-    return unauthorized_topics(admin, names, until)
+    with admin.within():
+        sizes = read_replica_sizes(admin, list(state.view.racks()))
+        names = {tp.topic for tp, _ in sizes} - state.topic_ids.keys() - {METADATA_TOPIC}
+        return unauthorized_topics(admin, names)
 
 
-def unauthorized_topics(
-    admin: AdminConnection, names: Iterable[str], deadline: Deadline | None = None
-) -> list[str]:
+def unauthorized_topics(admin: AdminConnection, names: Iterable[str]) -> list[str]:
     """Return those of the topics that this user may not describe, sorted. Raises AdminError.
 
     Others of them may have been created or deleted a moment ago.
     """
     hidden: list[str] = []
     for batch in batches(sorted(names)):
-        response = admin.send("reading the topics", _metadata_request(batch), deadline=deadline)
+        response = admin.send("reading the topics", _metadata_request(batch))
         errors = topic_errors(response)
         hidden += [name for name in batch if errors.get(name) == TOPIC_AUTHORIZATION_FAILED]
     return hidden

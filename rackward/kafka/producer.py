@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
 from rackward.kafka.client import client_settings, responding_settings
 from rackward.kafka.errors import wrap
 from rackward.units import Deadline
@@ -24,9 +27,6 @@ class ReliableProducer:
     def __init__(
         self, properties: Mapping[str, object], topic: str, timeout: float, **settings: object
     ) -> None:
-        from kafka import KafkaProducer
-        from kafka.errors import KafkaError
-
         self._topic, self._timeout = topic, timeout
         arguments: dict[str, Any] = {
             **responding_settings(client_settings(properties), Deadline.after(timeout)),
@@ -47,8 +47,6 @@ class ReliableProducer:
 
         Raises AdminError; some of the records may be stored then.
         """
-        from kafka.errors import KafkaError
-
         try:
             futures = [
                 self._producer.send(self._topic, key=key, value=value, partition=partition)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+
 from placement_core import TopicPartition
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import ELECTION_NOT_NEEDED, AdminError, from_code
@@ -27,20 +29,18 @@ def reassign(
     The others are in progress when this returns. Requesting the present target again changes
     nothing. Raises AdminError if the controller does not respond or refuses the whole request.
     """
-    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
-
-    topic, partition = Request.ReassignableTopic, Request.ReassignableTopic.ReassignablePartition
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic
     operation = "reassigning partitions"
     refused: dict[TopicPartition, AdminError] = {}
     for batch in batches(sorted(targets)):
         with admin.change(operation) as deadline:
-            request = Request(
+            request = AlterPartitionReassignmentsRequest(
                 timeout_ms=deadline.remaining_ms,
                 topics=[
                     topic(
                         name=name,
                         partitions=[
-                            partition(
+                            topic.ReassignablePartition(
                                 partition_index=number,
                                 replicas=targets[TopicPartition(name, number)],
                             )
@@ -50,7 +50,7 @@ def reassign(
                     for name, numbers in by_topic(batch).items()
                 ],
             )
-            response = admin.send_to_controller(operation, request, deadline)
+            response = admin.send_to_controller(operation, request)
         if response.error_code:
             raise from_code(operation, request.name, response.error_code, response.error_message)
         for result in response.responses:
@@ -73,18 +73,16 @@ def elect_preferred_leaders(
     """Elect the first replica of each partition; return the refused ones, such as those whose
     first replica is not in sync. Raises AdminError if the controller does not respond or refuses
     the whole request."""
-    from kafka.protocol.admin import ElectLeadersRequest as Request
-
     operation = "electing preferred leaders"
     refused: dict[TopicPartition, AdminError] = {}
     for batch in batches(sorted(partitions)):
         with admin.change(operation) as deadline:
-            request = Request(
+            request = ElectLeadersRequest(
                 election_type=_PREFERRED,
                 topic_partitions=list(by_topic(batch).items()),
                 timeout_ms=deadline.remaining_ms,
             )
-            response = admin.send_to_controller(operation, request, deadline)
+            response = admin.send_to_controller(operation, request)
         if response.error_code:
             raise from_code(operation, request.name, response.error_code)
         for topic in response.replica_election_results:

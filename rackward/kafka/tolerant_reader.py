@@ -112,7 +112,7 @@ class TolerantReader:
             batch = partitions[start : start + PARTITIONS_PER_REQUEST]
             read = partial(read_replica_sizes, self.admin, [leader])
             for sizes in self.batches(leader, batch, read):
-                logs.sizes.update((tp, size.bytes) for (tp, _), size in sizes.items())
+                logs.sizes.update((tp, size) for (tp, _), size in sizes.items())
             self.read_offsets(leader, batch, LATEST, logs.ends)
 
     def read_offsets(

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+
 from placement_core import ReplicaLists, TopicPartition
 from rackward.kafka.client import AdminConnection
 from rackward.kafka.errors import (
@@ -65,9 +67,7 @@ def create_partitions(
     partitions, and a topic that exists may have been created by this very call: see
     `wait_for_layout`. Raises AdminError if the controller does not respond.
     """
-    from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
-
-    deadline = admin.deadline()
+    timeout_ms = admin.deadline().remaining_ms
     names = ", ".join(each.topic for each in new[:3]) + (", ..." if len(new) > 3 else "")
     if new[0].first_partition:
         topic = CreatePartitionsRequest.CreatePartitionsTopic
@@ -83,19 +83,19 @@ def create_partitions(
                 )
                 for each in new
             ],
-            timeout_ms=deadline.remaining_ms,
+            timeout_ms=timeout_ms,
             validate_only=validate_only,
         )
-        response = admin.send_to_controller(f"adding partitions to {names}", request, deadline)
+        response = admin.send_to_controller(f"adding partitions to {names}", request)
         results, operation = response.results, "adding partitions to {}"
         done_before = INVALID_PARTITIONS
     else:
         request = CreateTopicsRequest(
             topics=[_creatable_topic(each.topic, each.requested, each.configs) for each in new],
-            timeout_ms=deadline.remaining_ms,
+            timeout_ms=timeout_ms,
             validate_only=validate_only,
         )
-        response = admin.send_to_controller(f"creating {names}", request, deadline)
+        response = admin.send_to_controller(f"creating {names}", request)
         results, operation = response.topics, "creating topic {}"
         done_before = TOPIC_EXISTS
     return {
@@ -115,16 +115,13 @@ def read_topic_defaults(
     None if it does not return them to this user. Nothing is created. Raises AdminError, also if
     the topic could not be created.
     """
-    from kafka.protocol.admin import CreateTopicsRequest as Request
-
     operation = f"creating topic {topic}"
-    deadline = admin.deadline()
-    request = Request(
+    request = CreateTopicsRequest(
         topics=[_creatable_topic(topic, [], configs)],
-        timeout_ms=deadline.remaining_ms,
+        timeout_ms=admin.deadline().remaining_ms,
         validate_only=True,
     )
-    (result,) = admin.send_to_controller(operation, request, deadline).topics
+    (result,) = admin.send_to_controller(operation, request).topics
     if result.error_code:
         raise from_code(operation, request.name, result.error_code, result.error_message)
     partitions = getattr(result, "num_partitions", -1)
@@ -142,9 +139,7 @@ def wait_for_layout(admin: AdminConnection, new: Sequence[NewPartitions]) -> dic
     """
     deadline = admin.deadline()
     while True:
-        state = read_state(
-            admin, [each.topic for each in new], reassignments=False, deadline=admin.deadline()
-        )
+        state = read_state(admin, [each.topic for each in new], reassignments=False)
         differences = {each.topic: text for each in new if (text := _difference(each, state))}
         if not differences or not deadline.remaining:
             return differences
@@ -177,8 +172,6 @@ def _creatable_topic(
     name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]
 ) -> Any:
     """Return one topic of a CreateTopicsRequest; no ``replicas`` means the cluster's defaults."""
-    from kafka.protocol.admin import CreateTopicsRequest
-
     topic = CreateTopicsRequest.CreatableTopic
     return topic(
         name=name,

@@ -264,17 +264,15 @@ class _Connection:
         """Raise errors of sockets as PlacementServiceError."""
         try:
             yield
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise self._translate(error) from error
-        except UnicodeError as error:
-            # A label of the host name is empty or too long.
-            raise ServiceUnreachableError(
-                f"{self.address} is not a valid address: {error}"
-            ) from error
 
-    def _translate(self, error: OSError) -> PlacementServiceError:
+    def _translate(self, error: OSError | UnicodeError) -> PlacementServiceError:
         address = self.address
         match error:
+            case UnicodeError():
+                # A label of the host name is empty or too long.
+                return ServiceUnreachableError(f"{address} is not a valid address: {error}")
             case ssl.SSLCertVerificationError():
                 reason = error.verify_message.rstrip(".")
                 return ServiceTlsError(

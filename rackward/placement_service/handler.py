@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from placement_core import (
     ClusterView,
@@ -25,15 +28,16 @@ from rackward.kafka.errors import one_line
 from rackward.placement_service.messages import (
     API_VERSIONS,
     CREATE_REPLICA_PLACEMENT,
+    MAX_API_VERSIONS,
+    UNSUPPORTED_VERSION,
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,
     ErrorCode,
     MalformedFrameError,
     ServiceRefusedError,
+    api_versions_response,
     decode,
     encode,
-    read_start,
-    respond_to_api_versions,
 )
 from rackward.units import Deadline
 
@@ -118,16 +122,22 @@ def parse_request(message: bytes) -> Request | bytes:
 
     Raises MalformedFrameError for anything but these two requests.
     """
-    start = read_start(message)
-    if start.api_key == API_VERSIONS:
-        return respond_to_api_versions(message, start)
-    if start.api_key != CREATE_REPLICA_PLACEMENT or start.api_version != 0:
-        raise MalformedFrameError(
-            f"requests of key {start.api_key}, version {start.api_version} are not served"
-        )
+    try:
+        # These fields are at the start of every version of a header.
+        key, version, correlation_id = struct.unpack_from(">hhi", message)
+    except struct.error:
+        raise MalformedFrameError("a request without a complete header") from None
+    if key == API_VERSIONS:
+        if not 0 <= version <= MAX_API_VERSIONS:
+            # The rest of such a request is unknown. Kafka's rule: the response is of version 0.
+            return encode(api_versions_response(0, UNSUPPORTED_VERSION), correlation_id)
+        decode(ApiVersionsRequest, message, version)
+        return encode(api_versions_response(version), correlation_id)
+    if key != CREATE_REPLICA_PLACEMENT or version != 0:
+        raise MalformedFrameError(f"requests of key {key}, version {version} are not served")
     body = decode(CreateReplicaPlacementRequest, message, 0)
     return Request(
-        start.correlation_id,
+        correlation_id,
         max(0.0, body.timeout_ms / 1000),
         PlacementRequest(
             body.num_partitions,

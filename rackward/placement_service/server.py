@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -128,7 +128,7 @@ class PlacementService:
         with await open_listener(host, port, mutual_tls=tls is not None) as listener:
             connections = _Connections(self._handler, context, self._counter, self._log)
             accepting = asyncio.create_task(connections.accept(listener))
-            address = _address(listener.getsockname())
+            address = Address(*listener.getsockname()[:2])
             log.info(
                 "placement service: address=%s tls=%s", address, "off" if tls is None else "mutual"
             )
@@ -170,7 +170,7 @@ class _Connections:
                 self._log.warn("accept", f"accept failed: {error}")
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            self._admit(accepted, _address(name))
+            self._admit(accepted, Address(*name[:2]))
             # While more connections arrive, `sock_accept` never yields to other tasks.
             await asyncio.sleep(0)
 
@@ -396,31 +396,24 @@ class ServiceThread:
 
 
 class RateLimitedLog:
-    """Logs one warning of each kind per ``interval`` seconds and counts the others, so that peers
-    cannot fill the log.
+    """Logs one warning of each kind in ten seconds and counts the others, so that peers cannot fill
+    the log.
 
     ``kind`` is one of a few constants, never text that a peer has sent.
     """
 
-    def __init__(
-        self,
-        logger: logging.Logger,
-        interval: float = _LOG_INTERVAL_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._interval = interval
-        self._clock = clock
         self._suppressed_until: dict[str, float] = {}
         self._suppressed: Counter[str] = Counter()
 
     def warn(self, kind: str, text: str, error: BaseException | None = None) -> None:
         """Log ``text``, with the traceback of ``error``, unless it is suppressed."""
-        now = self._clock()
+        now = time.monotonic()
         if now < self._suppressed_until.get(kind, now):
             self._suppressed[kind] += 1
             return
-        self._suppressed_until[kind] = now + self._interval
+        self._suppressed_until[kind] = now + _LOG_INTERVAL_SECONDS
         count = self._suppressed.pop(kind, 0)
         suffix = f" (similar warnings suppressed: {count})" if count else ""
         self._logger.warning("%s%s", text, suffix, exc_info=error)
@@ -457,11 +450,3 @@ async def open_listener(host: str, port: int, *, mutual_tls: bool) -> socket.soc
         raise ListeningError(f"cannot listen on {where}: {reason}") from error
     listener.setblocking(False)
     return listener
-
-
-def _address(name: object) -> Address:
-    """Return the address in a socket's name, of any family."""
-    match name:
-        case (str(host), int(port), *_):
-            return Address(host, port)
-    return Address("?", 0)

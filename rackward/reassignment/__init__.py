@@ -21,7 +21,6 @@ from rackward.reassignment.progress import (
     EventHandler,
     ExecutionResult,
     PartitionState,
-    partition_state,
 )
 from rackward.reassignment.run_plan import (
     ForeignReassignmentError,
@@ -47,5 +46,4 @@ __all__ = [
     "RackSource",
     "StalePlanError",
     "check_preconditions",
-    "partition_state",
 ]

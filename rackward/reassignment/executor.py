@@ -66,6 +66,7 @@ _SIZES_TIMEOUT_SECONDS = 3.0
 """Sizes are for information only: a broker that just failed must not delay everything else."""
 
 Moves = Mapping[TopicPartition, Move]
+States = Mapping[TopicPartition, PartitionState]
 
 
 class LiveCluster:
@@ -79,10 +80,10 @@ class LiveCluster:
         self, topics: Collection[str]
     ) -> tuple[ClusterState, Mapping[TopicPartition, Reassignment]]:
         """Return the state of ``topics``, and all reassignments in progress in the cluster."""
-        deadline = self._admin.deadline()
-        # In this order: the metadata then shows the result of those that complete meanwhile.
-        reassignments = read_reassignments(self._admin, deadline)
-        state = read_state(self._admin, topics, reassignments=False, deadline=deadline)
+        with self._admin.within():
+            # In this order: the metadata then shows the result of those that complete meanwhile.
+            reassignments = read_reassignments(self._admin)
+            state = read_state(self._admin, topics, reassignments=False)
         return state.with_reassignments(reassignments), reassignments
 
     def reassign(
@@ -103,9 +104,9 @@ class LiveCluster:
         """Return the sizes of replicas as far as brokers report them within a few seconds."""
         if not brokers or not partitions:
             return {}
-        deadline = Deadline.after(_SIZES_TIMEOUT_SECONDS)
         try:
-            return read_replica_sizes(self._admin, brokers, partitions, deadline)
+            with self._admin.within(Deadline.after(_SIZES_TIMEOUT_SECONDS)):
+                return read_replica_sizes(self._admin, brokers, partitions)
         except AdminError:
             return {}
 
@@ -242,10 +243,11 @@ class Executor:
         self._batch_number += 1
         moves = {move.partition: move for move in batch.moves}
         state, _ = self._cluster.describe(_topics(moves))
-        ready = self._ready_moves(moves, state)
+        states = partition_states(batch.moves, state)
+        ready = self._ready_moves(moves, states, state)
         throttle, rate = self._cluster.throttle, self._options.limits.throttle
         throttle.add(rate, ready.values())
-        refused = self._reassign(ready, state)
+        refused = self._reassign(ready, states)
         self._emit(
             BatchStarted(
                 self._batch_number, self._batch_count, len(moves), batch.copies, batch.bytes
@@ -266,37 +268,36 @@ class Executor:
             _, reassignments = self._cluster.describe(())
             throttle.release(_topics(moves), reassignments)
 
-    def _ready_moves(self, moves: Moves, state: ClusterState) -> dict[TopicPartition, Move]:
+    def _ready_moves(self, moves: Moves, states: States, state: ClusterState) -> Moves:
         """Return the moves that can be started or are in progress; the others fail."""
-        live = state.view.racks()
-        ready: dict[TopicPartition, Move] = {}
         failures: dict[TopicPartition, str] = {}
-        for tp, now in partition_states(moves.values(), state).items():
-            move = moves[tp]
-            missing: tuple[int, ...] = ()
-            if now is PartitionState.NOT_STARTED:
-                missing = missing_brokers(move, state, live)
-            if missing:
-                failures[tp] = f"not started: {_down(missing)}"
-            elif now in (PartitionState.DELETED, PartitionState.UNEXPECTED) or (
-                now is PartitionState.OTHER_TARGET and not self._options.allow_foreign
-            ):
-                failures[tp] = _fault(tp, now, state)
-            else:
-                ready[tp] = move
+        for tp, now in states.items():
+            match now:
+                case PartitionState.NOT_STARTED:
+                    if missing := missing_brokers(moves[tp], state):
+                        failures[tp] = f"not started: {_down(missing)}"
+                case PartitionState.OTHER_TARGET if self._options.allow_foreign:
+                    pass
+                case PartitionState.IN_PROGRESS | PartitionState.COMPLETED:
+                    pass
+                case _:
+                    failures[tp] = _fault(tp, now, state)
         self._fail(failures)
-        return ready
+        return {tp: move for tp, move in moves.items() if tp not in failures}
 
-    def _reassign(self, moves: Moves, state: ClusterState) -> Collection[TopicPartition]:
+    def _reassign(self, moves: Moves, states: States) -> Collection[TopicPartition]:
         """Request the reassignments that are not in progress; return the refused partitions."""
-        states = partition_states(moves.values(), state)
-        other_target = partitions_in(states, PartitionState.OTHER_TARGET)
+        other_target = [tp for tp in moves if states[tp] is PartitionState.OTHER_TARGET]
         refused: dict[TopicPartition, AdminError] = {}
         if other_target:
             # A target in progress is never replaced: see rackward.kafka.reassignments.
             refused.update(self._cluster.reassign(dict.fromkeys(other_target)))
-        not_started = partitions_in(states, PartitionState.NOT_STARTED)
-        targets = {tp: moves[tp].after for tp in (*not_started, *other_target) if tp not in refused}
+        requested = (PartitionState.NOT_STARTED, PartitionState.OTHER_TARGET)
+        targets = {
+            tp: move.after
+            for tp, move in moves.items()
+            if states[tp] in requested and tp not in refused
+        }
         # Before the request: it may be carried out even if its response is lost.
         self._in_progress |= targets.keys()
         if targets:
@@ -372,13 +373,12 @@ class Executor:
             tp: _fault(tp, states[tp], state) for tp in (*failed, *detector.cancelled(now, idle))
         }
         self._fail(failures)
-        live = state.view.racks()
         for tp in (*completed, *failures):
             del left[tp]
         return {
             tp: brokers
             for tp in partitions_in(states, PartitionState.IN_PROGRESS)
-            if (brokers := missing_brokers(left[tp], state, live))
+            if (brokers := missing_brokers(left[tp], state))
         }
 
     def _measure(self, left: Moves, state: ClusterState) -> None:

@@ -25,6 +25,7 @@ unknown keys, and the one here rejects them, since a misspelt key must not be ig
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -249,10 +250,19 @@ class PlannedChange:
 
     @property
     def min_copy_seconds(self) -> float | None:
-        """The time that copying takes at least; None without a throttle or with unknown sizes."""
+        """The time that copying takes at least; None without a throttle or with unknown sizes.
+
+        The throttle applies to sending and to receiving. The first replica is taken for the leader,
+        which sends.
+        """
         if self.throttle is None or bytes_to_copy(self.moves, self.sizes) is None:
             return None
-        return min_copy_seconds(self.moves, self.sizes, self.throttle)
+        sent, received = Counter[int](), Counter[int]()
+        for move in self.moves:
+            for broker in move.adding:
+                received[broker] += self.sizes[move.partition]
+                sent[move.before[0]] += self.sizes[move.partition]
+        return max([*sent.values(), *received.values()], default=0) / self.throttle
 
     def rack_rule_violations(self) -> tuple[int, int] | None:
         """Return the partitions that break the rack rules before and after; None without racks.
@@ -281,25 +291,6 @@ def bytes_to_copy(moves: Iterable[Move], sizes: Mapping[TopicPartition, int]) ->
                 return None
             total += sizes[move.partition] * len(move.adding)
     return total
-
-
-def min_copy_seconds(
-    moves: Iterable[Move], sizes: Mapping[TopicPartition, int], rate: int
-) -> float:
-    """Return the time that copying takes at least, with ``rate`` bytes per second and broker.
-
-    The limit applies to sending and to receiving. The first replica is taken for the leader,
-    which sends. Partitions of unknown size count as empty.
-    """
-    sent: dict[int, int] = {}
-    received: dict[int, int] = {}
-    for move in moves:
-        size = sizes.get(move.partition, 0)
-        for broker in move.adding:
-            received[broker] = received.get(broker, 0) + size
-            if move.before:
-                sent[move.before[0]] = sent.get(move.before[0], 0) + size
-    return max([*sent.values(), *received.values()], default=0) / rate
 
 
 # The files.

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
@@ -100,11 +102,12 @@ def leads_to(reassignment: Reassignment, replicas: tuple[int, ...]) -> bool:
     )
 
 
-def missing_brokers(move: Move, state: ClusterState, live: Collection[int]) -> tuple[int, ...]:
+def missing_brokers(move: Move, state: ClusterState) -> tuple[int, ...]:
     """Return the brokers that are down and that a move cannot proceed without.
 
     Those that have to copy and, if the partition has no leader, those to copy from.
     """
+    live = state.view.racks()
     missing = [broker for broker in move.adding if broker not in live]
     if state.view.leader(move.partition) is None:
         missing += [b for b in move.before if b not in live and b not in missing]
@@ -161,12 +164,10 @@ class ProgressMeter:
             whole = sizes.get((tp, leader)) if leader is not None else None
             if tp in self._completed or whole is None:
                 continue
-            self.totals[tp] = whole.bytes * len(move.adding)
+            self.totals[tp] = whole * len(move.adding)
             copies = [sizes.get((tp, broker)) for broker in move.adding]
             if all(copy is not None for copy in copies):
-                self._copied[tp] = sum(
-                    min(copy.bytes, whole.bytes) for copy in copies if copy is not None
-                )
+                self._copied[tp] = sum(min(copy, whole) for copy in copies if copy is not None)
 
     def progress(self, now: float) -> Progress:
         """Return the progress at that time, and record a sample for the rate."""
@@ -215,13 +216,17 @@ class StallDetector:
 
 
 # ---- Events and the result of carrying out a plan.
-#
-# The executor passes each event to an :data:`EventHandler`; the command line renders them as text
-# or JSON (:mod:`rackward.cli.live`), where an event is named after its class.
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Event(msgspec.Struct, frozen=True):
+    """What the executor passes to an `EventHandler`.
+
+    The command line renders it as text or JSON (:mod:`rackward.cli.live`), where it is named after
+    its class.
+    """
+
+
+class Started(Event, frozen=True):
     """The run starts: partitions ``pending``, ``in_progress`` from an earlier run, ``completed``
     already; the number of ``batches``, and the ``bytes`` to copy (None: unknown)."""
 
@@ -232,22 +237,19 @@ class Started:
     bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleSet:
+class ThrottleSet(Event, frozen=True):
     """Copying is throttled to ``rate`` bytes per second and broker, in each direction."""
 
     rate: int
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleShared:
+class ThrottleShared(Event, frozen=True):
     """Copying is throttled to ``rate``, which another run has set and which was not changed."""
 
     rate: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerThrottleFound:
+class BrokerThrottleFound(Event, frozen=True):
     """A broker has replication throttle rates of its own, which stay in force there."""
 
     broker: int
@@ -255,22 +257,19 @@ class BrokerThrottleFound:
     follower_rate: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleRemoved:
+class ThrottleRemoved(Event, frozen=True):
     """The throttle was removed; ``leftover``: it was that of an earlier run."""
 
     leftover: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleNotRemoved:
+class ThrottleNotRemoved(Event, frozen=True):
     """The throttle could not be removed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BatchStarted:
+class BatchStarted(Event, frozen=True):
     """The controller accepted a batch of ``partitions`` with ``copies`` new replicas."""
 
     number: int
@@ -280,8 +279,7 @@ class BatchStarted:
     bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Progressed:
+class Progressed(Event, frozen=True):
     """The progress of the whole run, seen while batch ``number`` is copied."""
 
     number: int
@@ -289,67 +287,45 @@ class Progressed:
     progress: Progress
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFailed:
+class PartitionFailed(Event, frozen=True):
     """A partition will not be reassigned."""
 
     partition: TopicPartition
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingForBrokers:
+class WaitingForBrokers(Event, frozen=True):
     """Partitions wait for brokers that are down; the others proceed."""
 
     partitions: int
     brokers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(Event, frozen=True):
     """A request to the cluster failed; it is retried."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeadersElected:
+class LeadersElected(Event, frozen=True):
     """Partitions got their preferred replica as leader."""
 
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentsCancelled:
+class ReassignmentsCancelled(Event, frozen=True):
     """Reassignments in progress were cancelled."""
 
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeftInProgress:
+class LeftInProgress(Event, frozen=True):
     """The run ends while the cluster still reassigns partitions."""
 
     partitions: int
     reason: str
 
 
-Event = (
-    Started
-    | ThrottleSet
-    | ThrottleShared
-    | BrokerThrottleFound
-    | ThrottleRemoved
-    | ThrottleNotRemoved
-    | BatchStarted
-    | Progressed
-    | PartitionFailed
-    | WaitingForBrokers
-    | RequestFailed
-    | LeadersElected
-    | ReassignmentsCancelled
-    | LeftInProgress
-)
 EventHandler = Callable[[Event], None]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.cluster import Move
-from rackward.kafka import AdminConnection, AdminError, ClusterState, read_replica_sizes
+from rackward.kafka import AdminConnection, AdminError, ClusterState, read_partition_sizes
 from rackward.reassignment.executor import ExecutionOptions, LiveCluster
 from rackward.reassignment.plan import Plan, PlanFileError, PlannedChange, RackSource
 from rackward.reassignment.progress import PartitionState, partition_state, partition_states
@@ -132,24 +132,11 @@ def moves_to_target(
 def read_leader_sizes(
     admin: AdminConnection, view: ClusterView, moves: Iterable[Move]
 ) -> dict[TopicPartition, int]:
-    """Return the bytes on the leader of each partition to copy.
-
-    Partitions whose size is unknown are left out; if the brokers refuse, all of them.
-    """
-    leaders = {
-        move.partition: leader
-        for move in moves
-        if move.adding and (leader := view.leader(move.partition)) is not None
-    }
+    """Return the bytes on the leader of each partition to copy, as far as brokers report them."""
     try:
-        sizes = read_replica_sizes(admin, sorted(set(leaders.values())), leaders)
+        return read_partition_sizes(admin, view, [move.partition for move in moves if move.adding])
     except AdminError:
         return {}
-    return {
-        tp: size.bytes
-        for tp, leader in leaders.items()
-        if (size := sizes.get((tp, leader))) is not None
-    }
 
 
 # ---- Whether a plan still fits the cluster.

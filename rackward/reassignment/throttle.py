@@ -305,9 +305,10 @@ class ReplicationThrottle:
     def __init__(self, admin: AdminConnection) -> None:
         self._admin = admin
 
-    def read(self) -> BrokerThrottle:
-        """Return what is set as the default of all brokers."""
-        return self._read_from(None)
+    def read(self, broker: int | None = None) -> BrokerThrottle:
+        """Return what is set as the default of all brokers, as ``broker`` (None: any) has it."""
+        configs = self._describe("", None, broker)
+        return BrokerThrottle.parse({key: each.value for key, each in configs.items()})
 
     def read_all(self) -> ThrottleSettings:
         """Return all throttle settings of the cluster, whichever tool made them."""
@@ -326,15 +327,15 @@ class ReplicationThrottle:
     def broker_overrides(self, brokers: Collection[int]) -> dict[int, Rates]:
         """Return the brokers with rates of their own, which take precedence over the default."""
         overrides = {}
-        deadline = self._admin.deadline()
-        for broker in sorted(brokers):
-            own = {
-                key: each.value
-                for key, each in self._describe(str(broker), RATES, broker, deadline).items()
-                if each.source == _DYNAMIC_BROKER_CONFIG
-            }
-            if own:
-                overrides[broker] = BrokerThrottle.parse(own).rates
+        with self._admin.within():
+            for broker in sorted(brokers):
+                own = {
+                    key: each.value
+                    for key, each in self._describe(str(broker), RATES, broker).items()
+                    if each.source == _DYNAMIC_BROKER_CONFIG
+                }
+                if own:
+                    overrides[broker] = BrokerThrottle.parse(own).rates
         return overrides
 
     def remove_all(self, settings: ThrottleSettings) -> None:
@@ -357,9 +358,7 @@ class ReplicationThrottle:
         """Throttle listed replicas to ``rate`` bytes per second and broker, in each direction."""
         self._alter_brokers(_SETTING, self.read().set_changes(rate))
         self._wait_for_brokers(
-            lambda broker, deadline: any(
-                marker.rate == rate for marker in self._read_from(broker, deadline).markers
-            )
+            lambda broker: any(marker.rate == rate for marker in self.read(broker).markers)
         )
 
     def add(self, rate: int | None, moves: Iterable[Move]) -> None:
@@ -378,12 +377,10 @@ class ReplicationThrottle:
         if changes := add_changes(copying, lists):
             self._alter_topics(_SETTING, changes)
             self._wait_for_brokers(
-                lambda broker, deadline: (
+                lambda broker: (
                     not add_changes(
                         copying,
-                        read_topic_configs(
-                            self._admin, changes.keys(), LISTS, deadline, broker=broker
-                        ),
+                        read_topic_configs(self._admin, changes.keys(), LISTS, broker=broker),
                     )
                 )
             )
@@ -428,7 +425,7 @@ class ReplicationThrottle:
         partitions = sorted(marked_partitions(lists))
         return markers + [f"entries of {topic}-{partition}" for topic, partition in partitions]
 
-    def _wait_for_brokers(self, is_applied: Callable[[int, Deadline], bool]) -> None:
+    def _wait_for_brokers(self, is_applied: Callable[[int], bool]) -> None:
         """Wait until each live broker returns a change, for _PROPAGATION_SECONDS at most.
 
         Brokers apply changes one after another. A read from one that lags behind would miss the
@@ -439,27 +436,20 @@ class ReplicationThrottle:
         while True:
             live = read_state(self._admin, [], reassignments=False).view.racks().keys()
             for broker in sorted(live - done):
-                with suppress(AdminTimeoutError, UnreachableError):
-                    if is_applied(broker, Deadline.after(_POLL_TIMEOUT_SECONDS)):
+                poll = Deadline.after(_POLL_TIMEOUT_SECONDS)
+                with suppress(AdminTimeoutError, UnreachableError), self._admin.within(poll):
+                    if is_applied(broker):
                         done.add(broker)
             if live <= done or not deadline.remaining:
                 return
             time.sleep(_POLL_SECONDS)
 
-    def _read_from(self, broker: int | None, deadline: Deadline | None = None) -> BrokerThrottle:
-        configs = self._describe("", None, broker, deadline)
-        return BrokerThrottle.parse({key: each.value for key, each in configs.items()})
-
     def _describe(
-        self,
-        name: str,
-        keys: Collection[str] | None,
-        node: int | None,
-        deadline: Deadline | None = None,
+        self, name: str, keys: Collection[str] | None, node: int | None
     ) -> Mapping[str, ConfigValue]:
         operation = "reading the replication throttle"
         results, errors = describe_configs(
-            self._admin, operation, ResourceType.BROKER, [name], keys, node=node, deadline=deadline
+            self._admin, operation, ResourceType.BROKER, [name], keys, node=node
         )
         raise_first(errors)
         return results.get(name, {})

@@ -48,16 +48,9 @@ class RunningBrokers(AdminConnection):
         super().__init__(None, addresses, RESPONSE_TIMEOUT)
         self._ports = list(ports)
 
-    def send(
-        self,
-        operation: str,
-        request: Any,
-        *,
-        node: int | None = None,  # noqa: ARG002 - of the base class
-        deadline: Deadline | None = None,
-    ) -> Any:
+    def send(self, operation: str, request: Any, *, node: int | None = None) -> Any:  # noqa: ARG002
         """Return the response of the first broker that answers."""
-        until = deadline or self.deadline()
+        until = self.deadline()
         while True:
             for port in self._ports:
                 try:
@@ -66,11 +59,9 @@ class RunningBrokers(AdminConnection):
                     fault = f"{operation}: no broker answers at {self.bootstrap_servers} ({error})"
             _wait(until, fault)
 
-    def send_to_controller(
-        self, operation: str, request: Any, deadline: Deadline | None = None
-    ) -> Any:
+    def send_to_controller(self, operation: str, request: Any) -> Any:
         """Return the response of the first broker that answers; brokers forward the request."""
-        return self.send(operation, request, deadline=deadline)
+        return self.send(operation, request)
 
     def view(self, topics: Iterable[str] | None) -> ClusterView:
         """Return brokers, replicas and leaders as one of the brokers has them now.

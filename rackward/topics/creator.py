@@ -14,7 +14,6 @@ from rackward.groups.readers import find_groups
 from rackward.kafka import AdminConnection, AdminError, ClusterState, UnauthorizedError, read_state
 from rackward.kafka.configs import (
     MIN_INSYNC_REPLICAS,
-    parse_min_isr,
     read_broker_configs,
     read_default_min_isr,
     read_topic_configs,
@@ -126,7 +125,8 @@ def min_isr_of_new_topic(
 
 def read_min_isr(admin: AdminConnection, topics: Collection[str]) -> dict[str, int]:
     """Return min.insync.replicas of existing topics. Raises AdminError."""
-    return parse_min_isr(read_topic_configs(admin, topics, [MIN_INSYNC_REPLICAS]))
+    configs = read_topic_configs(admin, topics, [MIN_INSYNC_REPLICAS])
+    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
 
 
 def _any_broker(state: ClusterState) -> int:

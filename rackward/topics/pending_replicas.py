@@ -23,7 +23,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
+import kafka
 import msgspec
+from kafka.errors import KafkaError
 from msgspec import Meta
 
 from placement_core import PlacementSpec, RackwardError, TopicPartition
@@ -328,16 +330,12 @@ def read_pending_replicas(
     properties: Mapping[str, object], timeout: float
 ) -> PendingReplicasReader:
     """Read the topic to its end; it has to exist. Raises AdminError."""
-    from kafka import KafkaConsumer
-    from kafka import TopicPartition as KafkaTopicPartition
-    from kafka.errors import KafkaError
-
     operation = f"reading {PENDING_REPLICAS_TOPIC}"
     reader = PendingReplicasReader()
     deadline = Deadline.after(timeout)
     consumer: Any = None
     try:
-        consumer = KafkaConsumer(
+        consumer = kafka.KafkaConsumer(
             **{
                 **responding_settings(client_settings(properties), deadline),
                 "group_id": None,
@@ -345,7 +343,7 @@ def read_pending_replicas(
                 "allow_auto_create_topics": False,
             }
         )
-        tp = KafkaTopicPartition(PENDING_REPLICAS_TOPIC, 0)
+        tp = kafka.TopicPartition(PENDING_REPLICAS_TOPIC, 0)
         consumer.assign([tp])
         consumer.seek_to_beginning(tp)
         end = consumer.end_offsets([tp])[tp]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from placement_core import Broker, ClusterView, TopicPartition
+from placement_core import TopicPartition
 from rackward.controller.lease import LeaseLostError, ReadProgress
 from rackward.kafka import AdminError, ClusterState, Reassignment
 from rackward.topics.pending_replicas import PendingReplicas, layout_digest
+from tests.support.simulated_cluster import cluster_state
 
 RACKS = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"}
 Lists = Mapping[str, Mapping[int, tuple[int, ...]]]
@@ -49,26 +50,20 @@ def state(
 
     Every live replica is in sync except those ``behind``.
     """
-    replicas = {
-        TopicPartition(topic, number): row
-        for topic, rows in lists.items()
-        for number, row in rows.items()
-    }
-    out_of_sync = behind or {}
-    return ClusterState(
-        cluster_id="c",
-        view=ClusterView(
-            tuple(Broker(each, RACKS[each]) for each in sorted(live)),
-            replicas,
-            {tp: row[0] for tp, row in replicas.items()},
-        ),
-        in_sync={
-            tp: tuple(b for b in row if b in live and b not in out_of_sync.get(tp, ()))
-            for tp, row in replicas.items()
-        },
-        fenced=tuple(Broker(each, RACKS[each]) for each in sorted(RACKS.keys() - set(live))),
-        topic_ids={topic: f"{topic}-id" for topic in lists},
+    cluster = cluster_state(
+        {topic: [row for _, row in sorted(rows.items())] for topic, rows in lists.items()},
+        list(RACKS.values()),
+        down=sorted(RACKS.keys() - set(live)),
         reassignments=dict(reassignments or {}),
+    )
+    out_of_sync = behind or {}
+    return replace(
+        cluster,
+        in_sync={
+            tp: tuple(broker for broker in row if broker not in out_of_sync.get(tp, ()))
+            for tp, row in cluster.in_sync.items()
+        },
+        topic_ids={topic: f"{topic}-id" for topic in lists},
     )
 
 

@@ -39,6 +39,13 @@ class RunningService:
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         return socket.create_connection(self.address, TEST_TIMEOUT, (source, 0))
 
+    def exchange(self, sent: bytes) -> bytes:
+        """Send on a connection of its own, and return all that the service responds."""
+        with self.connect() as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            return receive_all(connection)
+
 
 def first_brokers(request: PlacementRequest) -> ReplicaLists:
     """Return the brokers 0, 1, ... for every partition."""

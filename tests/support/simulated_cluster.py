@@ -9,10 +9,9 @@ while ``sleep`` is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from kafka.admin import AlterConfigOp as ConfigOp
 
@@ -23,7 +22,6 @@ from rackward.kafka import (
     ClusterState,
     Reassignment,
     RefusedError,
-    ReplicaSize,
     ReplicaSizes,
     TooOldError,
     UnreachableError,
@@ -31,7 +29,6 @@ from rackward.kafka import (
 from rackward.kafka.configs import ConfigChange
 from rackward.reassignment import Clock, LiveCluster
 from rackward.reassignment.throttle import ReplicationThrottle
-from rackward.units import Deadline
 
 Configs = dict[str, dict[str, str]]
 """Name of a topic or a broker (none: all brokers) to its configuration."""
@@ -55,7 +52,7 @@ def apply_changes(values: dict[str, str], changes: Iterable[ConfigChange]) -> No
             values[key] = ",".join(others + changed if op is ConfigOp.APPEND else others)
 
 
-class SimulatedBrokers:
+class SimulatedBrokers(AdminConnection):
     """The configuration of brokers and topics, behind the requests of an AdminConnection.
 
     Broker ``i`` returns a change after ``lags[i]`` reads. ``nearest`` receives requests to any
@@ -64,9 +61,8 @@ class SimulatedBrokers:
     ``changes`` holds the resources of each change.
     """
 
-    timeout = 1.0
-
     def __init__(self, *lags: int, down: int | None = None, hidden: str | None = None) -> None:
+        super().__init__(None, "k:1", 5.0)
         self.nearest, self.down, self.hidden = 0, down, hidden
         self.brokers: dict[str, str] = {}
         self.topics: dict[str, dict[str, str]] = {}
@@ -90,20 +86,14 @@ class SimulatedBrokers:
         return {**self.brokers, **lists}
 
     def throttle(self) -> ReplicationThrottle:
-        return ReplicationThrottle(cast("AdminConnection", self))
+        return ReplicationThrottle(self)
 
-    def deadline(self) -> Deadline:
-        return Deadline.after(self.timeout)
-
-    def change(self, _: str) -> AbstractContextManager[Deadline]:
-        return nullcontext(self.deadline())
-
-    def send(self, _: str, request: Any, *, node: int | None = None, deadline: Any = None) -> Any:
+    def send(self, operation: str, request: Any, *, node: int | None = None) -> Any:  # noqa: ARG002
         if self.fails is not None:
             raise self.fails
         broker = self.nearest if node is None else node
         if broker == self.down:
-            assert deadline is None or deadline.seconds <= 1.0
+            assert self.deadline().seconds <= 1.0, "the others wait for it"
             raise UnreachableError("connection refused")
         match type(request).__name__:
             case "MetadataRequest":
@@ -259,9 +249,9 @@ class SimulatedCluster(LiveCluster):
         refused: dict[TopicPartition, AdminError] = {}
         for each, row in request.items():
             if problem := self.refuses.get(each):
-                refused[each] = RefusedError(problem, 39, "InvalidReplicationAssignmentError")
+                refused[each] = RefusedError(problem, 39)
             elif each not in self.partitions:
-                refused[each] = RefusedError("unknown", 3, "UnknownTopicOrPartitionError")
+                refused[each] = RefusedError("unknown", 3)
             elif row is None:
                 self.cancel(each)
             else:
@@ -278,14 +268,14 @@ class SimulatedCluster(LiveCluster):
             if preferred in self.live and preferred in partition.in_sync:
                 partition.leader = preferred
             else:
-                refused[each] = RefusedError("not in sync", 80, "PreferredLeaderNotAvailable")
+                refused[each] = RefusedError("not in sync", 80)
         return refused
 
     def replica_sizes(
         self, brokers: Collection[int], partitions: Collection[TopicPartition]
     ) -> ReplicaSizes:
         return {
-            (each, broker): ReplicaSize(size, 0)
+            (each, broker): size
             for each in partitions
             if each in self.partitions
             for broker, size in self.partitions[each].bytes.items()

@@ -100,44 +100,19 @@ CREATE_REPLICA_PLACEMENT = CreateReplicaPlacementRequest.API_KEY
 LENGTH_BYTES = 4
 """The size of the length in front of a message."""
 
-_MAX_API_VERSIONS = 4
+MAX_API_VERSIONS = 4
 """The newest version of ApiVersions that the service serves."""
 
-_UNSUPPORTED_VERSION = 35
+UNSUPPORTED_VERSION = 35
 """Kafka's error code for a version that is not served."""
 
 
-class RequestStart(NamedTuple):
-    """The fields at the start of every version of a request header."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-
-
-def read_start(message: bytes) -> RequestStart:
-    """Return the start of a request's header. Raises MalformedFrameError."""
-    try:
-        return RequestStart(*struct.unpack_from(">hhi", message))
-    except struct.error:
-        raise MalformedFrameError("a request without a complete header") from None
-
-
-def respond_to_api_versions(message: bytes, start: RequestStart) -> bytes:
-    """Return the response to an ApiVersions request: these two requests and no others, which also
-    distinguishes the service from a broker. Raises MalformedFrameError."""
-    if not 0 <= start.api_version <= _MAX_API_VERSIONS:
-        # The rest of such a request is unknown. Kafka's rule: the response is of version 0.
-        return encode(api_versions_response(0, _UNSUPPORTED_VERSION), start.correlation_id)
-    decode(ApiVersionsRequest, message, start.api_version)
-    return encode(api_versions_response(start.api_version), start.correlation_id)
-
-
 def api_versions_response(version: int, error_code: int = 0) -> Any:
-    """Return the ApiVersions response of the service."""
+    """Return the ApiVersions response of the service: these two requests and no others, which also
+    distinguishes it from a broker."""
     return ApiVersionsResponse[version](
         error_code=error_code,
-        api_keys=[(API_VERSIONS, 0, _MAX_API_VERSIONS), (CREATE_REPLICA_PLACEMENT, 0, 0)],
+        api_keys=[(API_VERSIONS, 0, MAX_API_VERSIONS), (CREATE_REPLICA_PLACEMENT, 0, 0)],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -125,20 +124,6 @@ def test_groups_to_lead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("take_over: later", "take_over is 'later': write wait or remove"),
-        ("protocols: {x: best}", "protocols x=best: write NAME=STRATEGY"),
-        ("mapping: {10.0.0.0/99: a}", "mapping: '10.0.0.0/99' is not a valid network"),
-    ],
-)
-def test_errors_of_groups_to_lead(tmp_path: Path, settings: str, message: str) -> None:
-    path = write(tmp_path, f"{CLUSTER}lead: {{groups: g, {settings}}}\n")
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read_config(path, read_properties)
-
-
-@pytest.mark.parametrize(
     ("written_as", "rate"), [("off", None), ("50000000", 50_000_000), ("50MiB", 50 << 20)]
 )
 def test_throttle(tmp_path: Path, written_as: str, rate: int | None) -> None:
@@ -157,51 +142,51 @@ CLUSTER = "cluster: {bootstrap_servers: 'k:1'}\n"
         ("cluster: {}", "cluster: no cluster is given: set bootstrap_servers"),
         ("cluster: 7", "cluster: write settings here, each as NAME: VALUE"),
         ("- a", "write settings here"),
-        (
-            "cluster: {bootstrap_servers: 7}",
-            "cluster: bootstrap_servers is 7: write a text, or a list of texts",
-        ),
-        (CLUSTER + "more: 1", "unknown setting 'more'; the settings are cluster, placement"),
-        (
-            CLUSTER + "placement: {place: x}",
-            "placement: unknown setting 'place'; the settings are placer",
-        ),
-        (
-            CLUSTER + "placement: {properties: [1]}",
-            "properties is not valid: write properties, each as NAME: VALUE",
-        ),
-        (CLUSTER + "under_replicated: {allowed: 'yes'}", "allowed is 'yes': write true or false"),
-        (
-            CLUSTER + "under_replicated: {partitions_at_once: 0}",
-            "partitions_at_once is 0: write a whole number from 1 to 10000",
-        ),
-        (
-            CLUSTER + "under_replicated: {partitions_at_once: 1.5}",
-            "partitions_at_once is 1.5: write a whole number from 1",
-        ),
-        (
-            CLUSTER + "under_replicated: {throttle: fast}",
-            "throttle is 'fast': write bytes per second, such as",
-        ),
-        (
-            CLUSTER + "under_replicated: {throttle: true}",
-            "throttle is True: write bytes",
-        ),
-        (CLUSTER + "under_replicated: {throttle: 1MB, partitions_at_once: 501}", "at most 500"),
-        (CLUSTER + "service: {listen: here}", "listen is 'here': write HOST:PORT, or off"),
-        (CLUSTER + "service: {cert_file: x.pem}", "TLS requires ca_file and cert_file"),
-        (CLUSTER + "health: {port: 1}", "health: unknown setting 'port'; the settings are listen"),
-        (CLUSTER + "leaders: {every: 6h}", "unknown setting 'every'; the settings are follow"),
-        (CLUSTER + "leaders: {follow: 7}", "follow is 7: write a text, or a list of texts"),
-        (CLUSTER + "leaders: {min_gain: 2}", "from 0 to 1"),
-        (CLUSTER + "leaders: {min_rate: fast}", "min_rate fast: expected a number of bytes"),
-        (CLUSTER + "leaders: {rest: soon}", "rest is 'soon': write a time such as 10m"),
-        (CLUSTER + "leaders: {elections_per_hour: 0}", "a whole number from 1"),
-        (CLUSTER + "leaders: {max_imbalance: .inf}", "from 0 to 1000"),
-        (CLUSTER + "leaders: {writers: [a]}", "writers 'a': give RACK=SHARE"),
+        ("cluster: {bootstrap_servers: 7}",
+         "cluster: bootstrap_servers is 7: write a text, or a list of texts"),
     ],
-)
-def test_errors_name_the_file_and_the_setting(tmp_path: Path, text: str, message: str) -> None:
+)  # fmt: skip
+def test_errors_of_the_document_and_the_cluster(tmp_path: Path, text: str, message: str) -> None:
+    check_error(tmp_path, text, message)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("more: 1", "unknown setting 'more'; the settings are cluster, placement"),
+        ("placement: {place: x}", "placement: unknown setting 'place'; the settings are placer"),
+        ("placement: {properties: [1]}",
+         "properties is not valid: write properties, each as NAME: VALUE"),
+        ("under_replicated: {allowed: 'yes'}", "allowed is 'yes': write true or false"),
+        ("under_replicated: {partitions_at_once: 0}",
+         "partitions_at_once is 0: write a whole number from 1 to 10000"),
+        ("under_replicated: {partitions_at_once: 1.5}",
+         "partitions_at_once is 1.5: write a whole number from 1"),
+        ("under_replicated: {throttle: fast}", "throttle is 'fast': write bytes per second"),
+        ("under_replicated: {throttle: true}", "throttle is True: write bytes"),
+        ("under_replicated: {throttle: 1MB, partitions_at_once: 501}", "at most 500"),
+        ("service: {listen: here}", "listen is 'here': write HOST:PORT, or off"),
+        ("service: {cert_file: x.pem}", "TLS requires ca_file and cert_file"),
+        ("health: {port: 1}", "health: unknown setting 'port'; the settings are listen"),
+        ("leaders: {every: 6h}", "unknown setting 'every'; the settings are follow"),
+        ("leaders: {follow: 7}", "follow is 7: write a text, or a list of texts"),
+        ("leaders: {min_gain: 2}", "from 0 to 1"),
+        ("leaders: {min_rate: fast}", "min_rate fast: expected a number of bytes"),
+        ("leaders: {rest: soon}", "rest is 'soon': write a time such as 10m"),
+        ("leaders: {elections_per_hour: 0}", "a whole number from 1"),
+        ("leaders: {max_imbalance: .inf}", "from 0 to 1000"),
+        ("leaders: {writers: [a]}", "writers 'a': give RACK=SHARE"),
+        ("lead: {groups: g, take_over: later}", "take_over is 'later': write wait or remove"),
+        ("lead: {groups: g, protocols: {x: best}}", "protocols x=best: write NAME=STRATEGY"),
+        ("lead: {groups: g, mapping: {10.0.0.0/99: a}}",
+         "mapping: '10.0.0.0/99' is not a valid network"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_file_and_the_setting(tmp_path: Path, settings: str, message: str) -> None:
+    check_error(tmp_path, CLUSTER + settings, message)
+
+
+def check_error(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as raised:
         read_config(path, read_properties)

@@ -154,7 +154,7 @@ class Following:
     def run(self, at: float) -> Any:
         """Return what the decision at this time waits for, or the number of moves."""
         self.now = at
-        decision = self.follower.run_once(cast("Any", None), self.records)
+        decision = self.follower.run_once(cast("Any", None), cast("Any", self.records))
         return decision and (decision.waiting or len(decision.moves))
 
 

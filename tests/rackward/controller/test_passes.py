@@ -9,7 +9,7 @@ import pytest
 
 from placement_core import TopicPartition
 from placement_core.cluster import Move
-from placement_core.locators import MetadataLocator
+from placement_core.locators import MetadataLocator, RackLocator
 from rackward.controller.lease import LeaseLostError
 from rackward.controller.reconcile import TOPIC_MISSING_SECONDS, Reconciler, ReconcileStatus
 from rackward.kafka import AdminError, ClusterState, Reassignment
@@ -27,6 +27,8 @@ from tests.support.waiting import Clock
 T0 = TopicPartition("t", 0)
 LISTS: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
 COMPLETE: Lists = {**LISTS, "t": {0: (0, 1, 2)}}
+WAITING, EXISTING = state([0, 1, 2], LISTS), state([0, 1], LISTS)
+"""A topic lacks a replica, and a broker can take it or none can."""
 ASSIGNED = pending(assigned={0: (0, 1, 2)})
 THROTTLE = ("throttle", 50, [Move(T0, (0, 1), (0, 1, 2))])
 THROTTLED_REQUEST = [THROTTLE, ("reassign", {T0: (0, 1, 2)}), THROTTLE]
@@ -70,18 +72,29 @@ class FakeCluster:
         self.state = with_id(state([0, 1, 2], LISTS), PENDING_REPLICAS_TOPIC, "new")
 
 
-def make_reconciler(
-    cluster: FakeCluster, lease: FakeLease, clock: Clock | None = None, **options: Any
-) -> Reconciler:
-    cluster.lease = lease
-    fake_cluster, fake_lease = cast("Any", cluster), cast("Any", lease)
-    locator = options.pop("locator", None)
-    return Reconciler(fake_cluster, fake_lease, locator, clock or Clock(), **options)
+def start(
+    cluster: ClusterState,
+    *records: PendingReplicas,
+    locator: RackLocator | None = None,
+    throttle: int | None = None,
+    clock: Clock | None = None,
+) -> tuple[Reconciler, FakeCluster, FakeLease]:
+    """Return the reconciler that owns the lease on these records (by default ``pending()``)."""
+    fake, lease = FakeCluster(cluster), FakeLease(*(records or [pending()]))
+    fake.lease = lease
+    reconciler = Reconciler(
+        cast("Any", fake),
+        cast("Any", lease),
+        locator,
+        clock or Clock(),
+        max_in_progress=100,
+        throttle=throttle,
+    )
+    return reconciler, fake, lease
 
 
 def test_records_are_written_before_reassignments_are_requested() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease)
+    reconciler, cluster, lease = start(WAITING)
     reconciler.run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: (0, 1, 2)})]
     assert reconciler.status == ReconcileStatus(
@@ -98,13 +111,10 @@ def test_records_are_written_before_reassignments_are_requested() -> None:
 
 def test_without_a_locator_racks_are_ignored() -> None:
     """Broker 2 is in a rack without a replica, and has more replicas than broker 3."""
-    lists: Lists = {"t": {0: (0, 1)}, PENDING_REPLICAS_TOPIC: {0: (0, 1, 2)}}
-    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(pending())
-    make_reconciler(cluster, lease).run_once(0)
-    assert cluster.calls[-1] == ("reassign", {T0: (0, 1, 3)})
-    cluster, lease = FakeCluster(state([0, 1, 2, 3], lists)), FakeLease(pending())
-    make_reconciler(cluster, lease, locator=MetadataLocator()).run_once(0)
-    assert cluster.calls[-1] == ("reassign", {T0: (0, 1, 2)})
+    for locator, row in ((None, (0, 1, 3)), (MetadataLocator(), (0, 1, 2))):
+        reconciler, cluster, _ = start(state([0, 1, 2, 3], LISTS), locator=locator)
+        reconciler.run_once(0)
+        assert cluster.calls[-1] == ("reassign", {T0: row})
 
 
 def all_changes(reconciler: Reconciler, cluster: FakeCluster) -> None:
@@ -124,12 +134,11 @@ def test_nothing_is_changed_after_the_lease_is_lost(confirmed: int) -> None:
         "remove throttle",
         ("write", [], ["t/i"]),
     ]
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    all_changes(make_reconciler(cluster, lease, throttle=50), cluster)
+    reconciler, cluster, lease = start(WAITING, throttle=50)
+    all_changes(reconciler, cluster)
     assert cluster.calls == expected
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler, cluster, lease = start(WAITING, throttle=50)
     lease.confirmations = [True] * confirmed + [False]
-    reconciler = make_reconciler(cluster, lease, throttle=50)
     with pytest.raises(LeaseLostError):
         all_changes(reconciler, cluster)
     assert cluster.calls == expected[:confirmed]
@@ -139,17 +148,15 @@ def test_nothing_is_changed_after_the_lease_is_lost(confirmed: int) -> None:
 
 
 def test_a_recorded_replica_list_is_requested_without_a_record() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease)
+    reconciler, cluster, _ = start(WAITING)
     reconciler.run_once(0)
     reconciler.run_once(0)
     assert cluster.calls[2:] == [("reassign", {T0: (0, 1, 2)})]
 
 
 def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler, cluster, _ = start(WAITING)
     cluster.refused = {T0: AdminError("reassigning t-0: no")}
-    reconciler = make_reconciler(cluster, lease)
     reconciler.run_once(0)
     reconciler.run_once(0)
     assert [each.message for each in caplog.records].count("reassigning t-0: no") == 1
@@ -157,8 +164,7 @@ def test_an_error_of_a_reassignment_is_logged_once(caplog: pytest.LogCaptureFixt
 
 
 def test_throttle_set_before_requests_removed_before_deletion() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
-    reconciler = make_reconciler(cluster, lease, throttle=50)
+    reconciler, cluster, _ = start(WAITING, throttle=50)
     reconciler.run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), *THROTTLED_REQUEST]
     cluster.calls.clear()
@@ -173,22 +179,17 @@ def test_throttle_set_before_requests_removed_before_deletion() -> None:
 
 def test_the_next_controller_removes_the_throttle() -> None:
     """The last one was killed after the reassignment, or before it requested it."""
-    cluster, lease = (
-        FakeCluster(state([0, 1, 2], COMPLETE)),
-        FakeLease(pending(assigned={0: (0, 1, 2)})),
-    )
-    make_reconciler(cluster, lease).run_once(0)
+    reconciler, cluster, _ = start(state([0, 1, 2], COMPLETE), ASSIGNED)
+    reconciler.run_once(0)
     assert cluster.calls == ["remove throttle", ("write", [], ["t/i"])]
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(ASSIGNED)
-    make_reconciler(cluster, lease, throttle=50).run_once(0)
+    reconciler, cluster, _ = start(WAITING, ASSIGNED, throttle=50)
+    reconciler.run_once(0)
     assert cluster.calls == THROTTLED_REQUEST
 
 
 def test_the_throttle_is_removed_once_per_lease() -> None:
     """The assigned broker is down, so the record stays."""
-    cluster = FakeCluster(state([0, 1], LISTS))
-    lease = FakeLease(ASSIGNED)
-    reconciler = make_reconciler(cluster, lease, throttle=50)
+    reconciler, cluster, lease = start(EXISTING, ASSIGNED, throttle=50)
     for _ in range(3):
         reconciler.run_once(0)
     assert cluster.calls == ["remove throttle"]
@@ -203,29 +204,25 @@ def test_a_cancellation_needs_no_throttle(monkeypatch: pytest.MonkeyPatch) -> No
     """Broker 2 is down while it should copy, and broker 5 can replace it."""
     monkeypatch.setattr("rackward.controller.reconcile.STUCK_SECONDS", 0.0)
     ongoing = {T0: Reassignment((0, 1, 2), (2,), ())}
-    cluster = FakeCluster(state([0, 1, 5], COMPLETE, reassignments=ongoing))
-    lease = FakeLease(ASSIGNED)
-    make_reconciler(cluster, lease, throttle=50).run_once(0)
+    away = state([0, 1, 5], COMPLETE, reassignments=ongoing)
+    reconciler, cluster, _ = start(away, ASSIGNED, throttle=50)
+    reconciler.run_once(0)
     assert cluster.calls == [("write", ["t/i"], []), ("reassign", {T0: None})]
 
 
 def test_a_standby_controller_changes_nothing() -> None:
-    cluster, lease = FakeCluster(state([0, 1, 2], LISTS)), FakeLease(pending())
+    reconciler, cluster, lease = start(WAITING)
     lease.owned = False
-    reconciler = make_reconciler(cluster, lease)
     reconciler.run_once(0)
     assert reconciler.status == ReconcileStatus()
     reconciler.run_once(0)
     assert cluster.calls == []
 
 
-EXISTING = state([0, 1], LISTS)
-
-
 def owner_of_records() -> tuple[Reconciler, FakeCluster, FakeLease, Clock]:
     """Return the controller that owns the lease on records of a cluster in the state EXISTING."""
-    clock, cluster, lease = Clock(), FakeCluster(EXISTING), FakeLease(pending())
-    return make_reconciler(cluster, lease, clock), cluster, lease, clock
+    clock = Clock()
+    return *start(EXISTING, clock=clock), clock
 
 
 def test_a_deleted_topic_of_pending_replicas_is_restored() -> None:

@@ -42,7 +42,7 @@ def plan_pass(
 
 def test_placeholders_wait_for_a_broker() -> None:
     steps = plan_pass([pending()], state([0, 1], {"t": {0: (0, 1)}}))
-    assert (steps.targets, steps.records, steps.deleted) == ({}, (), {})
+    assert (steps.targets, steps.records, steps.deleted) == ({}, [], {})
     assert steps.waiting == 1
 
 
@@ -54,7 +54,7 @@ def test_placeholders_are_filled_when_a_broker_joins() -> None:
     assert record.assigned == {0: (0, 1, 2), 1: (1, 0, 2)}
     assert record.partitions == (0, 1)
     assert steps.waiting == 0
-    assert steps.log_lines == ("t: adding replicas of 2 partitions on brokers [2]",)
+    assert steps.log_lines == ["t: adding replicas of 2 partitions on brokers [2]"]
 
 
 def test_a_recorded_replica_list_is_requested_again() -> None:
@@ -62,7 +62,7 @@ def test_a_recorded_replica_list_is_requested_again() -> None:
     record = pending(assigned={0: (0, 1, 5)})
     steps = plan_pass([record], state([0, 1, 2, 5], {"t": {0: (0, 1)}}))
     assert steps.targets == {T0: (0, 1, 5)}
-    assert steps.records == ()
+    assert steps.records == []
 
 
 def test_a_recorded_list_with_a_broker_that_is_down_is_replaced() -> None:
@@ -88,7 +88,7 @@ def test_a_reassignment_in_progress_is_not_changed() -> None:
         reassignments={T0: Reassignment((0, 1, 2), adding=(2,), removing=())},
     )
     steps = plan_pass([record], cluster)
-    assert (steps.targets, steps.records, steps.deleted) == ({}, (), {})
+    assert (steps.targets, steps.records, steps.deleted) == ({}, [], {})
     assert steps.in_progress == 1
 
 

@@ -110,3 +110,15 @@ def test_every_batch_of_a_large_change_is_permitted() -> None:
     reassign(admin, dict.fromkeys(partitions, (1, 2)))
     elect_preferred_leaders(admin, partitions)
     assert len(operations) == 6
+
+
+def test_requests_within_a_deadline_share_it() -> None:
+    admin = AdminConnection(FakeClient(), "k:1", timeout=20.0)
+    with admin.within(Deadline.after(5.0)) as deadline:
+        assert admin.deadline() is deadline
+        with admin.within() as nested:
+            assert nested is deadline
+        with admin.within(Deadline.after(1.0)):
+            assert admin.deadline().seconds == 1.0
+        assert admin.deadline() is deadline
+    assert admin.deadline().seconds == 20.0

@@ -66,7 +66,6 @@ def test_parse_metadata(version: int) -> None:
     assert state.view.leaders == {offsets: 1, orders[0]: 0}
     assert state.leader_epochs == dict.fromkeys([offsets, *orders], 1)
     assert state.in_sync == {offsets: (1,), orders[0]: (0,), orders[1]: ()}
-    assert state.offline == {orders[0]: (2,), orders[1]: (2,)}
     assert state.addresses == {0: "h0:9092", 1: "h1:9092", 2: "h2:9092"}
     topic_id = str(TOPIC_ID) if version >= 10 else None
     assert state.topic_ids == {"__consumer_offsets": topic_id, "orders": topic_id}

@@ -103,42 +103,34 @@ def test_placeholders_are_accepted() -> None:
         assert request(address, broker_ids=[1, 2]) == ((1, -1), (2, -1))
 
 
+ONCE_EACH = "does not have 2 partitions once each"
+
+
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("response", "message"),
     [
-        (ROWS[:1], "does not have 2 partitions once each"),
-        ((*ROWS, (2, (1, 2))), "does not have 2 partitions once each"),
-        ((ROWS[0], ROWS[0]), "does not have 2 partitions once each"),
-        (((0, (1, 2)), (2, (1, 2))), "does not have 2 partitions once each"),
-        (((-1, (1, 2)), (0, (1, 2))), "does not have 2 partitions once each"),
-        (((0, (1, 2)), (1, (1,))), r"replicas \[1\] for partition 1"),
-        (((0, (1, 2)), (1, (1, 2, 3))), r"replicas \[1, 2, 3\] for partition 1"),
-        (((0, (1, 1)), (1, (1, 2))), r"replicas \[1, 1\] for partition 0"),
-        (((0, (1, 2)), (1, (1, 3))), "broker for partition 1 that was not in broker_ids"),
-        ((), "does not have 2 partitions once each"),
+        (placement(ROWS[:1]), ONCE_EACH),
+        (placement((*ROWS, (2, (1, 2)))), ONCE_EACH),
+        (placement((ROWS[0], ROWS[0])), ONCE_EACH),
+        (placement(((0, (1, 2)), (2, (1, 2)))), ONCE_EACH),
+        (placement(((-1, (1, 2)), (0, (1, 2)))), ONCE_EACH),
+        (placement(), ONCE_EACH),
+        (placement(((0, (1, 2)), (1, (1,)))), r"replicas \[1\] for partition 1"),
+        (placement(((0, (1, 2)), (1, (1, 2, 3)))), r"replicas \[1, 2, 3\] for partition 1"),
+        (placement(((0, (1, 1)), (1, (1, 2)))), r"replicas \[1, 1\] for partition 0"),
+        (placement(((0, (1, 2)), (1, (1, 3)))), "partition 1 that was not in broker_ids"),
+        # The array of partitions is null, and those of replicas are.
+        (frame(bytes.fromhex("00000002 00 00 00")), ONCE_EACH),
+        (frame(bytes.fromhex("00000002 00 03 00000000 00 00 00000001 00 00 00")), r"replicas \[\]"),
+        (placement(ROWS, correlation_id=3), "to another request"),
     ],
 )
-def test_a_response_that_does_not_fit_the_request_is_refused(rows: Any, message: str) -> None:
+def test_a_response_that_does_not_fit_the_request_is_refused(response: bytes, message: str) -> None:
     with (
-        serve(VERSIONS, placement(rows)) as (address, _),
+        serve(VERSIONS, response) as (address, _),
         pytest.raises(NotAPlacementServiceError, match=message),
     ):
         request(address, broker_ids=[1, 2])
-
-
-@pytest.mark.parametrize("rows", ["00", "03 00000000 00 00 00000001 00 00"])
-def test_null_arrays_in_a_response_are_refused(rows: str) -> None:
-    response = frame(bytes.fromhex(f"00000002 00 {rows} 00"))
-    with serve(VERSIONS, response) as (address, _), pytest.raises(NotAPlacementServiceError):
-        request(address)
-
-
-def test_a_response_to_another_request_is_refused() -> None:
-    with (
-        serve(VERSIONS, placement(ROWS, correlation_id=3)) as (address, _),
-        pytest.raises(NotAPlacementServiceError, match="to another request"),
-    ):
-        request(address)
 
 
 BROKER = ((0, 0, 11), (3, 0, 13), (18, 0, 4), (68, 0, 1))

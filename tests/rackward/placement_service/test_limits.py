@@ -148,10 +148,8 @@ def test_an_oversized_frame(length: int) -> None:
 
 def test_a_frame_of_the_maximum_size_is_accepted() -> None:
     sent = request_frame(1, 3, broker_ids=range(3))
-    with run_service(MAX_FRAME_BYTES=len(sent) - 4) as service, service.connect() as connection:
-        connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
-        assert receive_all(connection).hex().endswith("0000000000000001000000020000")
+    with run_service(MAX_FRAME_BYTES=len(sent) - 4) as service:
+        assert service.exchange(sent).hex().endswith("0000000000000001000000020000")
 
 
 def test_connections_beyond_the_limit_are_refused(gate: Gate) -> None:
@@ -181,10 +179,7 @@ def test_concurrent_placements_are_limited(gate: Gate) -> None:
         for _ in range(2):
             gate.wait_for_request()
         # ApiVersions does not wait for placements.
-        with service.connect() as other:
-            other.sendall(frame(encode(ApiVersionsRequest(version=0), 1)))
-            other.shutdown(socket.SHUT_WR)
-            assert len(receive_all(other)) == 26
+        assert len(service.exchange(frame(encode(ApiVersionsRequest(version=0), 1)))) == 26
         assert not gate.requests.acquire(blocking=False)
         gate.open()
         assert all(receive_all(each).endswith(b"\x02\0\0\0\0\0\0") for each in connections)
@@ -194,10 +189,8 @@ def test_the_timeout_of_the_request(gate: Gate) -> None:
     with run_service(gate.handler, CONCURRENT_PLACEMENTS=1) as service:
         for _ in range(2):
             # The second request times out while it waits for the first one's thread.
-            with service.connect() as connection:
-                connection.sendall(request_frame(1, 1, timeout_ms=50))
-                connection.shutdown(socket.SHUT_WR)
-                assert b"no placement within 0.05 s" in receive_all(connection)
+            received = service.exchange(request_frame(1, 1, timeout_ms=50))
+            assert b"no placement within 0.05 s" in received
         gate.open()
         assert can_place(service)
         assert service.metrics.failed_placements == 2
@@ -214,10 +207,9 @@ def test_the_timeout_of_the_service(gate: Gate) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(1 << 31)])
 def test_a_timeout_of_zero_or_less(timeout_ms: int) -> None:
-    with run_service() as service, service.connect() as connection:
-        connection.sendall(request_frame(1, 1, timeout_ms=timeout_ms))
-        connection.shutdown(socket.SHUT_WR)
-        assert b"no placement within 0 s" in receive_all(connection)
+    with run_service() as service:
+        received = service.exchange(request_frame(1, 1, timeout_ms=timeout_ms))
+    assert b"no placement within 0 s" in received
 
 
 @pytest.mark.parametrize(
@@ -238,9 +230,7 @@ def test_partitions_and_replicas_are_limited(
     def handler(_: PlacementRequest) -> ReplicaLists:
         raise AssertionError("the handler was called")
 
-    with run_service(handler) as service, service.connect() as connection:
-        connection.sendall(request_frame(partitions, factor))
-        connection.shutdown(socket.SHUT_WR)
-        response = receive_all(connection)
+    with run_service(handler) as service:
+        response = service.exchange(request_frame(partitions, factor))
     assert code.to_bytes(2, "big", signed=True) in response
     assert message.encode() in response

@@ -1,25 +1,33 @@
-"""Listening, and stopping with requests in progress; what is logged."""
+"""Listening, stopping with requests in progress, what is logged, and what the placer is given."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from placement_core import InvalidOptionError, ReplicaLists
+from placement_core import ClusterView, InvalidOptionError, PlacementSpec, ReplicaLists
+from placement_core.locators import StaticLocator
+from placement_core.placers import RackAlternatingPlacer, SimplePlacer
 from rackward.placement_service import (
     ListeningError,
     MutualTls,
     PlacementRequest,
     PlacementService,
     create_replica_placement,
+    place_replicas,
+    server,
 )
 from rackward.placement_service.server import RateLimitedLog
+from tests.support.placement import cluster
 from tests.support.placement_server import (
     Gate,
     first_brokers,
@@ -178,10 +186,8 @@ def test_an_unexpected_exception_is_logged_and_not_sent(
     def handler(_: PlacementRequest) -> ReplicaLists:
         raise KeyError("password")
 
-    with run_service(handler) as service, service.connect() as connection:
-        connection.sendall(request_frame(1, 1))
-        connection.shutdown(socket.SHUT_WR)
-        response = receive_all(connection)
+    with run_service(handler) as service:
+        response = service.exchange(request_frame(1, 1))
     assert b"the service failed with KeyError: see its log" in response
     assert b"password" not in response
     assert "KeyError: 'password'" in caplog.text
@@ -203,9 +209,12 @@ def test_warnings_are_rate_limited_and_hide_what_peers_send(
     assert "\x1b" not in caplog.text
 
 
-def test_suppressed_warnings_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_warnings_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = iter([0.0, 1.0, 9.9, 5.0, 10.0, 10.1, 30.0])
-    log = RateLimitedLog(logging.getLogger("rate-limited"), 10.0, lambda: next(now))
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=now.__next__))
+    log = RateLimitedLog(logging.getLogger("rate-limited"))
     for kind in ("a", "a", "a", "b", "a", "a", "a"):
         log.warn(kind, f"of {kind}")
     assert caplog.messages == [
@@ -214,3 +223,51 @@ def test_suppressed_warnings_are_counted(caplog: pytest.LogCaptureFixture) -> No
         "of a (similar warnings suppressed: 2)",
         "of a (similar warnings suppressed: 1)",
     ]
+
+
+# ---- What the placer is given.
+
+GUIDE = Path(__file__).parents[3] / "docs" / "placement.md"
+
+ORDERS = SimplePlacer(seed=9).place(PlacementSpec(16, 3), cluster([None] * 6))
+VIEW = cluster(["/a/1", "/a/2", "/b/1", "/b/2", "/c/1", "/c/1"], orders=ORDERS)
+FALLBACK = SimplePlacer(seed=4)
+
+
+def test_the_locator_is_called_per_request_unless_simple() -> None:
+    racks = {0: "x", 1: "x", 2: "y", 3: "y", 4: "z", 5: "z"}
+    seen: list[ClusterView] = []
+
+    class Located(StaticLocator):
+        def racks(self, view: ClusterView) -> dict[int, str]:
+            seen.append(view)
+            return dict(racks)
+
+    placer = RackAlternatingPlacer(start_index=0)
+
+    def place_on_racks(*, simple: bool) -> ReplicaLists:
+        request = PlacementRequest(1, 3, force_simple_placement=simple)
+        return place_replicas(request, VIEW, placer, locator=Located(racks), fallback=FALLBACK)
+
+    assert place_on_racks(simple=False) == ((0, 2, 4),)
+    racks.update({1: "y", 2: "x"})
+    assert place_on_racks(simple=False) == ((0, 1, 4),)
+    assert place_on_racks(simple=True) == FALLBACK.place(PlacementSpec(1, 3), VIEW)
+    assert len(seen) == 2
+
+
+def test_racks_can_be_ignored() -> None:
+    request = PlacementRequest(9, 3)
+    placer = RackAlternatingPlacer(start_index=0)
+    result = place_replicas(request, VIEW, placer, ignore_racks=True)
+    assert result == SimplePlacer(start_index=0).place(PlacementSpec(9, 3), VIEW)
+
+
+def test_the_program_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = GUIDE.read_text(encoding="utf-8").split("### In a program")[1]
+    program = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert program is not None
+    exec(compile(program[1], str(GUIDE), "exec"), {"__name__": "guide"})
+    rows, metrics = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\(\((\d, ){2}\d\), \((\d, ){2}\d\)\)", rows)
+    assert "placements=1" in metrics

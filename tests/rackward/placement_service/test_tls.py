@@ -117,10 +117,7 @@ def test_a_plaintext_client_of_a_tls_port(files: Files) -> None:
     with run_service(tls=files.service) as service:
         with pytest.raises(PlacementServiceError, match="require"):
             place_as(service, None)
-        with service.connect() as connection:
-            connection.sendall(request_frame(1, 1))
-            connection.shutdown(socket.SHUT_WR)
-            assert b"\0\0\0\x02\0" not in receive_all(connection)
+        assert b"\0\0\0\x02\0" not in service.exchange(request_frame(1, 1))
         assert place_as(service, files.client)
         wait_for_failed_handshakes(service, 2)
 

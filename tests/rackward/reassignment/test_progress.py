@@ -8,8 +8,8 @@ import pytest
 
 from placement_core import ClusterView
 from placement_core.cluster import Move
-from rackward.kafka import ClusterState, ReplicaSize, ReplicaSizes
-from rackward.reassignment.plan import min_copy_seconds
+from rackward.kafka import ClusterState, ReplicaSizes
+from rackward.reassignment import PlannedChange
 from rackward.reassignment.progress import Progress, ProgressMeter, StallDetector
 from tests.support.simulated_cluster import tp
 
@@ -23,10 +23,7 @@ STATE = ClusterState(None, ClusterView((), leaders={tp(0): 0, tp(1): 1, tp(2): 1
 
 def sizes(**bytes_by_replica: int) -> ReplicaSizes:
     """Return sizes; ``p0_b1=5`` means that the replica of partition 0 on broker 1 has 5 bytes."""
-    return {
-        (tp(int(name[1])), int(name[4])): ReplicaSize(count, 0)
-        for name, count in bytes_by_replica.items()
-    }
+    return {(tp(int(name[1])), int(name[4])): count for name, count in bytes_by_replica.items()}
 
 
 def test_copied_bytes_are_limited_by_the_size_of_the_leader() -> None:
@@ -77,7 +74,8 @@ def test_the_busiest_broker_decides_how_long_copying_takes(
     moves: list[Move], seconds: float
 ) -> None:
     known = {tp(0): 100, tp(1): 50, tp(2): 10_000}
-    assert min_copy_seconds(moves, known, 10) == seconds
+    change = PlannedChange(ClusterView(()), tuple(moves), known, throttle=10)
+    assert change.min_copy_seconds == seconds
 
 
 def progress(completed: int, bytes_copied: int) -> Progress:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from placement_core import TopicPartition
-from placement_core.audit import Kind, Severity, audit
+from placement_core.audit import Kind
 from placement_core.placers import PlacementError
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli.describe import description_of
@@ -22,6 +22,7 @@ from tests.support.simulated_cluster import cluster_state
 
 RACKS = ["a", "b", "c"]
 PLACEMENT = PlacingOptions(seed=1).parse()
+TARGETS = {TopicPartition("t", number): ReplicationTarget(3) for number in range(2)}
 
 
 def with_down(topics: dict[str, list[tuple[int, ...]]], down: list[int]) -> ClusterState:
@@ -82,11 +83,7 @@ def test_additional_partitions_need_enough_known_brokers() -> None:
 def test_additional_partitions_get_the_pending_factor() -> None:
     """Kafka requires two replicas, like those of existing partitions; three brokers are live."""
     before = with_down({"t": [(0, 1), (1, 0)]}, [])
-    targets = {
-        TopicPartition("t", 0): ReplicationTarget(3),
-        TopicPartition("t", 1): ReplicationTarget(3),
-    }
-    plan = plan_additional_partitions(before, ["t"], PLACEMENT, 3, {"t": 2}, targets)
+    plan = plan_additional_partitions(before, ["t"], PLACEMENT, 3, {"t": 2}, TARGETS)
     (new,) = plan.new
     assert len(new.replicas[0]) == 3
     assert new.requested == (new.replicas[0][:2],)
@@ -104,17 +101,11 @@ def test_adding_partitions_to_under_replicated_topic_is_refused() -> None:
         plan_additional_partitions(before, ["t"], PLACEMENT, 2, None, targets)
 
 
-SHORT = with_down({"t": [(0, 1), (1, 0)], "u": [(0, 1)]}, [2])
-TARGETS = {
-    TopicPartition("t", 0): ReplicationTarget(3),
-    TopicPartition("t", 1): ReplicationTarget(3),
-}
-
-
 def test_descriptions_show_placeholders() -> None:
-    health = partition_health(SHORT, {}, TARGETS)
+    short = with_down({"t": [(0, 1), (1, 0)], "u": [(0, 1)]}, [2])
+    health = partition_health(short, {}, TARGETS)
     assert health.notes == dict.fromkeys(TARGETS, (Kind.PLACEHOLDERS,))
-    description = description_of(SHORT, health, {}, ("t", "u"), (), TARGETS)
+    description = description_of(short, health, {}, ("t", "u"), (), TARGETS)
     shown = render(description, named=True, width=200)
     assert "0:a 1:b -1" in shown
     assert "2 live brokers in racks a, b, but 3 are needed: start 1 more" in shown
@@ -124,24 +115,3 @@ def test_descriptions_show_placeholders() -> None:
         for partition in topic.partitions
     }
     assert lists == {("t", 0): (0, 1, -1), ("t", 1): (1, 0, -1), ("u", 0): (0, 1)}
-
-
-def test_audits_find_placeholders() -> None:
-    view = replace(SHORT.view, leaders=SHORT.view.leaders)
-    (finding,) = [
-        each for each in audit(view, targets=TARGETS).findings if each.kind is Kind.PLACEHOLDERS
-    ]
-    assert (finding.severity, finding.subject) == (Severity.WARNING, "t")
-    assert finding.partitions == tuple(TARGETS)
-    assert "2 partitions (0, 1) with placeholders for 1 replica each" in finding.message
-
-
-def test_audits_recommend_the_controller_if_brokers_are_live() -> None:
-    whole = with_down({"t": [(0, 1)]}, [])
-    targets = {TopicPartition("t", 0): ReplicationTarget(3)}
-    (finding,) = [
-        each
-        for each in audit(whole.view, targets=targets).findings
-        if each.kind is Kind.PLACEHOLDERS
-    ]
-    assert "there are enough brokers: check that rackward controller is running" in finding.message

@@ -27,34 +27,22 @@ BROKERS = st.integers(0, 2**31 - 1)
 ROWS = st.lists(BROKERS, max_size=5, unique=True).map(tuple)
 
 
-@given(
-    topic=st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True).filter(
-        lambda name: not name.startswith("__")
-    ),
+RECORDS = st.builds(
+    PendingReplicas,
+    id=st.just("0a"),
+    topic=st.from_regex(r"(?!__)[a-zA-Z0-9._-]{1,40}", fullmatch=True),
     topic_id=st.none() | st.text(max_size=30),
-    factor=st.integers(1, 16),
-    partitions=st.sets(st.integers(0, 100_000), max_size=20),
+    replication_factor=st.integers(1, 16),
+    partitions=st.sets(st.integers(0, 100_000), max_size=20).map(sorted).map(tuple),
+    layout=st.just("digest"),
     offline_replicas=st.frozensets(BROKERS, max_size=4),
     assigned=st.dictionaries(st.integers(0, 1000), ROWS, max_size=4),
+    version=st.just(1),
 )
-def test_a_record_is_parsed_as_it_was_written(
-    topic: str,
-    topic_id: str | None,
-    factor: int,
-    partitions: set[int],
-    offline_replicas: frozenset[int],
-    assigned: dict[int, tuple[int, ...]],
-) -> None:
-    record = PendingReplicas(
-        "0a",
-        topic,
-        topic_id,
-        factor,
-        tuple(sorted(partitions)),
-        "digest",
-        offline_replicas,
-        assigned,
-    )
+
+
+@given(RECORDS)
+def test_a_record_is_parsed_as_it_was_written(record: PendingReplicas) -> None:
     assert parse_record(record.key.encode(), record.record()) == record
 
 
