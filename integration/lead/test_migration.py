@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 
 from integration.lead.migrations import CLIENTS, migrate
-from integration.support.clients import MakeClient
 from integration.support.collecting import new_protocol
-from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.groups import everything_is_read
 from integration.support.leading import (
     LedGroup,
-    leading,
+    leaders_in_all_racks,
+    led_group,
     live_group,
     wait_for_status,
     wait_until_leading,
 )
 from integration.support.racks import off_rack
-from integration.support.topics import SteadyProducer, create_topic, delete_topic, new_name
+from integration.support.topics import SteadyProducer, delete_topic
 from placement_core.locators import MetadataLocator
 from rackward.controller.config import FollowConfig
 from rackward.controller.leader_decision import Waiting
@@ -41,8 +41,7 @@ from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.new_protocol
 
-PARTITIONS = 12
-REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]
+REPLICAS = leaders_in_all_racks(3)
 CLASSIC_CLIENT = CLIENTS["confluent-cooperative-sticky"]
 
 
@@ -82,14 +81,6 @@ def following(cluster: Cluster, group: str) -> Iterator[LeaderFollower]:
         raise errors[0]
 
 
-def restart(led: LedGroup, client: MakeClient) -> None:
-    """Restart the members with another client, one after the other."""
-    for name in sorted(led.racks):
-        led.stop(name)
-        led.start(name, client=client)
-        led.group.settle({(led.topic, p) for p in range(PARTITIONS)})
-
-
 def test_a_led_group_migrates_and_comes_back(
     shared_three_brokers: Cluster,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,44 +89,41 @@ def test_a_led_group_migrates_and_comes_back(
     caplog.set_level(logging.INFO, "rackward.lead")
     monkeypatch.setattr("rackward.lead.led_group.OUTSIDE_SECONDS", 0.5)
     cluster = shared_three_brokers
-    topic = create_topic(cluster, new_name("led"), REPLICAS)
+    policy = TakeOverPolicy(TakeOver.REMOVE)
     with (
-        ConsumerGroup(cluster, topics=[topic], client=CLASSIC_CLIENT) as group,
-        leading(cluster, group.id, take_over=TakeOverPolicy(TakeOver.REMOVE)) as leader,
-        SteadyProducer(cluster, topic, PARTITIONS) as sent,
+        led_group(cluster, CLASSIC_CLIENT, REPLICAS) as led,
+        SteadyProducer(cluster, led.topic, led.partitions) as sent,
+        led.leading("a1", "b1", "c1", take_over=policy) as leader,
     ):
-        led = LedGroup(cluster, group, topic, PARTITIONS)
-        wait_until_leading(leader)
-        led.start("a1", "b1", "c1")
-        led.settle()
-        with following(cluster, group.id) as follower:
+        with following(cluster, led.group.id) as follower:
             wait_until(
                 lambda: follower.status.document()["waiting"] == Waiting.LOCAL,
                 TEST_TIMEOUT,
                 "leaders of a led group need not move",
             )
             assert follower.status.elections == 0
-            restart(led, new_protocol)
+            led.restart(new_protocol)
             status = wait_for_status(leader, lambda each: each.state == "refused", "it is let go")
             assert "once it is a classic group" in status.reason
             wait_until(partial(is_local, led), TEST_TIMEOUT, "leaders follow its members")
-            found = live_group(cluster, group.id)
+            found = live_group(cluster, led.group.id)
             assert found.kind is GroupKind.CONSUMER
             assert {member.client_id for member in found.members} == {"a1", "b1", "c1"}
             said = [r for r in caplog.records if "state=refused" in r.getMessage()]
             assert [record.levelno for record in said] == [logging.WARNING]
-            restart(led, CLASSIC_CLIENT)
+            led.restart(CLASSIC_CLIENT)
             wait_until_leading(leader)
             led.settle()
         sent.stop()
-        everything_is_read(group.reads_of, topic, sent)
+        everything_is_read(led.group.reads_of, led.topic, sent)
 
 
 def is_local(led: LedGroup) -> bool:
     """Return whether every partition is owned once, in the rack of its leader."""
     owned = {name: member.owned for name, member in led.group.members.items()}
     return (
-        sum(map(len, owned.values())) == PARTITIONS and off_rack(led.cluster, owned, led.racks) == 0
+        sum(map(len, owned.values())) == led.partitions
+        and off_rack(led.cluster, owned, led.racks) == 0
     )
 
 
@@ -145,17 +133,11 @@ def test_members_of_the_new_protocol_replace_the_leader_alone(
     """They join while it waits for consumers, and has made no assignment."""
     monkeypatch.setattr("rackward.lead.led_group.OUTSIDE_SECONDS", 0.5)
     cluster = shared_three_brokers
-    topic = create_topic(cluster, new_name("led"), REPLICAS)
-    with (
-        ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group,
-        leading(cluster, group.id) as leader,
-    ):
-        wait_until_leading(leader)
-        led = LedGroup(cluster, group, topic, PARTITIONS)
+    with led_group(cluster, new_protocol, REPLICAS) as led, led.leading() as leader:
         led.start("a1")
-        group.settle({(topic, p) for p in range(PARTITIONS)})
+        led.await_owners()
         wait_for_status(leader, lambda each: each.state == "refused", "it is let go")
-        assert live_group(cluster, group.id).kind is GroupKind.CONSUMER
+        assert live_group(cluster, led.group.id).kind is GroupKind.CONSUMER
 
 
 @pytest.mark.slow
@@ -165,7 +147,7 @@ def test_the_controller_needs_no_other_configuration(
     shared_three_brokers: Cluster, client: str, tmp_path: Path
 ) -> None:
     """Prints the figures; no record is lost."""
-    phases = migrate(shared_three_brokers, client, 3, PARTITIONS, tmp_path)
+    phases = migrate(shared_three_brokers, client, 3, len(REPLICAS), tmp_path)
     steady = [phase.local for phase in phases if phase.name in ("classic", "new protocol")]
     assert steady == [1.0] * 3
     delete_topic(shared_three_brokers, PENDING_REPLICAS_TOPIC)
