@@ -26,6 +26,7 @@ from rackward.kafka import CredentialsError
 from rackward.kafka.groups import Group, GroupMember
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOver, TakeOverPolicy
 from rackward.lead.assigner import AssignmentMetrics
+from rackward.lead.led_group import LedRebalance
 from rackward.lead.take_over import bucket
 from tests.support.consoles import rendered
 
@@ -89,7 +90,9 @@ def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[st
 
 def test_a_status_as_fields() -> None:
     figures = AssignmentMetrics(7, "range", 3, 12, 1, 1)
-    status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    rebalances = (LedRebalance(at, 1.0, figures),)
+    status = LeadStatus("g", "leading", metrics=figures, rebalances=rebalances)
     assert to_builtins(group_status(status)) == {
         "group": "g",
         "state": "leading",

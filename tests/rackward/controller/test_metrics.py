@@ -14,11 +14,12 @@ from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import AssignmentMetrics
-from rackward.lead.led_group import LEADING, WAITING
+from rackward.lead.led_group import LEADING, WAITING, LedRebalance
 from rackward.placement_service import ServiceMetrics
 
 GUIDE = Path(__file__).parents[3] / "docs" / "controller.md"
 
+LED = AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1)
 METRICS = ControllerMetrics(
     ReconcileStatus(
         active=True,
@@ -41,8 +42,8 @@ METRICS = ControllerMetrics(
         LeadStatus(
             "billing",
             LEADING,
-            metrics=AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1),
-            last_rebalance=datetime.fromtimestamp(1234.5, UTC),
+            metrics=LED,
+            rebalances=(LedRebalance(datetime.fromtimestamp(1234.5, UTC), 1.0, LED),),
         ),
         LeadStatus("orders", WAITING),
     ),
@@ -76,7 +77,7 @@ def test_the_values() -> None:
     assert float(values["rackward_controller_service_open_connections"]) == 5
     assert float(values["rackward_controller_service_requests_total"]) == 6
     led = {name: float(value) for name, value in values.items() if name.startswith("rackward_lead")}
-    # All of them are in tests/rackward/lead/test_metrics.py.
+    # All of them are in tests/rackward/lead/test_status.py.
     assert (
         led.items()
         >= {

@@ -19,7 +19,6 @@ from rackward.lead.protocols import (
     Owned,
     PreviousAssignment,
     RawMember,
-    listed_protocols,
     match_previous,
     parse_protocols,
     read_foreign_user_data,
@@ -43,13 +42,6 @@ def sticky_user_data(
         fields["generation"] = generation
     encoded = bytes(StickyAssignorUserData(version=version, **fields).encode())
     return encoded if prefixed else encoded[2:]
-
-
-class TestListedProtocols:
-    def test_the_protocol_in_use_is_the_first(self) -> None:
-        names = [name for name, _ in listed_protocols(DEFAULT_PROTOCOLS, "sticky")]
-        assert names[0] == "sticky"
-        assert sorted(names) == sorted(DEFAULT_PROTOCOLS)
 
 
 class TestParseProtocols:
