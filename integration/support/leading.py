@@ -35,7 +35,7 @@ from integration.support.program_clients import (
     Java,
     KafkaJS,
 )
-from integration.support.racks import shortfall
+from integration.support.racks import off_rack, shortfall
 from integration.support.topics import create_topic, described, new_name
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups
@@ -202,6 +202,17 @@ class LedGroup:
     def tps(self) -> set[PartitionId]:
         """The partitions of the topic."""
         return set(partitions_of(self.topic, self.partitions))
+
+    @property
+    def ids(self) -> list[str]:
+        """The name of the group."""
+        return [self.group.id]
+
+    def is_followed(self) -> bool:
+        """Return whether every partition is owned once, in the rack of its leader."""
+        owned = {name: member.owned for name, member in self.group.members.items()}
+        count = sum(map(len, owned.values()))
+        return count == self.partitions and off_rack(self.cluster, owned, self.racks) == 0
 
     @contextmanager
     def leading(self, *names: str, **settings: Any) -> Iterator[GroupLeader]:
