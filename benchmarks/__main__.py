@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-from typing import Any
+import multiprocessing
 
 from benchmarks import bytes_to_bytes
+from benchmarks.harness import in_new_process
+from benchmarks.measure import measure, measure_peer
 from benchmarks.shapes import SHAPES, STEPS, Shape
 
 INCREMENTAL_FACTOR = 1.5
@@ -20,21 +20,6 @@ MAX_PEER_PARTITIONS = 100_000
 TIMEOUT = 600.0
 
 
-def run(name: str, step: str, repeat: int, assignor: str, timeout: float) -> dict[str, Any] | None:
-    """Return one measurement, from a separate process; None after ``timeout`` seconds."""
-    command = [sys.executable, "-m", "benchmarks.measure", name, step, str(repeat), assignor]
-    try:
-        completed = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, check=True
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"{name}, {step}: {error.stderr}")
-    figures: dict[str, Any] = json.loads(completed.stdout)
-    return figures
-
-
 def time_limit(shape: Shape, step: str) -> float | None:
     """Return the limit of the step in milliseconds, None if it has none."""
     if shape.max_milliseconds is None:
@@ -42,12 +27,12 @@ def time_limit(shape: Shape, step: str) -> float | None:
     return shape.max_milliseconds * (1 if step == "start" else INCREMENTAL_FACTOR)
 
 
-def format_row(shape: Shape, name: str, step: str, figures: dict[str, Any], peer: str) -> str:
+def format_row(shape: Shape, name: str, step: str, figures: dict[str, float], peer: str) -> str:
     """Return one row of the table."""
     limit = time_limit(shape, step)
     over_time = limit is not None and figures["min"] > limit
     over_memory = shape.max_megabytes is not None and figures["megabytes"] > shape.max_megabytes
-    off_rack = f"{figures['off_rack']} of {shape.partitions}" if "off_rack" in figures else ""
+    off_rack = f"{figures['off_rack']} of {shape.partitions}"
     return (
         f"{name:<38}{step:<13}{figures['min']:>9.1f}{figures['median']:>9.1f}"
         f"{'' if limit is None else f'{limit:.0f}':>7}{figures['megabytes']:>7.0f}"
@@ -82,20 +67,19 @@ def main() -> None:
             continue
         skip_peer = options.no_peer or shape.partitions > MAX_PEER_PARTITIONS
         for step in STEPS:
-            figures = run(name, step, options.repeat, "rackward", TIMEOUT)
-            if figures is None:
-                sys.exit(f"{name}, {step}: not finished after {TIMEOUT:.0f} s")
+            figures = in_new_process(measure, name, step, options.repeat, timeout=TIMEOUT)
             row, peer = {"shape": name, "step": step, **figures}, ""
             if not skip_peer:
-                peer_figures = run(name, step, 1, "peer", options.peer_seconds)
-                if peer_figures is None:
-                    skip_peer, peer = True, f"kafka-python: over {options.peer_seconds:.0f} s"
-                else:
-                    row["kafka_python"] = peer_figures["min"]
-                    peer = (
-                        f"kafka-python {peer_figures['min']:.0f} ms, "
-                        f"{peer_figures['min'] / figures['min']:.0f} times"
+                try:
+                    row["kafka_python"] = milliseconds = in_new_process(
+                        measure_peer, name, step, timeout=options.peer_seconds
                     )
+                    peer = (
+                        f"kafka-python {milliseconds:.0f} ms, "
+                        f"{milliseconds / figures['min']:.0f} times"
+                    )
+                except multiprocessing.TimeoutError:
+                    skip_peer, peer = True, f"kafka-python: over {options.peer_seconds:.0f} s"
             rows.append(row)
             print(format_row(shape, name, step, figures, peer), flush=True)
     rows += bytes_to_bytes.print_table(

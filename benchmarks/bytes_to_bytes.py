@@ -7,13 +7,10 @@ installed. Its client balances with the racks of leaders, and writes no log line
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
-import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from assignors import Member
-from benchmarks.measure import BYTES_PER_KILOBYTE
+from benchmarks.harness import in_new_process, peak_megabytes
 from benchmarks.shapes import Leaders, Shape, disjoint_buckets, input_of
 from benchmarks.wire import joined_members, rackward_assignment
 
@@ -99,8 +96,7 @@ def measure(name: str, repeat: int, program: Path | None) -> dict[str, float]:
             result = run()
             ours.append(((time.perf_counter() - elapsed) * 1e3, (time.process_time() - cpu) * 1e3))
             del result  # Outside the time of the next call.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
-    figures = {"megabytes": peak / 1e6}
+    figures = {"megabytes": peak_megabytes()}
     for who, times in (("rackward", ours), ("franz_go", theirs)):
         if times:
             elapsed, cpu = map(min, zip(*times, strict=True))
@@ -136,27 +132,12 @@ def print_table(only: str, repeat: int, *, peer: bool, timeout: float) -> list[d
             print("franz-go is not timed: install Go, and leave out --no-peer")
         print("bytes to bytes: minimum ms elapsed, ours and franz-go's; ms of CPU; our peak MB")
         for name in names:
-            command = [sys.executable, "-m", "benchmarks.bytes_to_bytes", name, str(repeat)]
-            if program.exists():
-                command.append(str(program))
-            completed = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout, check=True
-            )
-            figures = json.loads(completed.stdout)
+            peer_program = program if program.exists() else None
+            figures = in_new_process(measure, name, repeat, peer_program, timeout=timeout)
             rows.append({"case": name, **figures})
             print(format_row(name, figures), flush=True)
     return rows
 
 
-def main() -> None:
-    """Measure one case, and print the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bytes_to_bytes")
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("repeat", type=int)
-    parser.add_argument("program", type=Path, nargs="?", help="franz_go, built; default: not timed")
-    options = parser.parse_args()
-    print(json.dumps(measure(options.case, options.repeat, options.program)))
-
-
 if __name__ == "__main__":
-    main()
+    print_table("", repeat=33, peer=True, timeout=600.0)

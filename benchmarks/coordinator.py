@@ -27,13 +27,11 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -43,7 +41,8 @@ from kafka.protocol.metadata import (
 )
 
 from rackward.lead.take_over import bucket
-from tests.support.kafka_python import metadata_message
+from tests.support.kafka_python import joined, metadata_message, subscription_bytes
+from tests.support.scripted_broker import join_response
 
 VERSIONS: dict[Any, int] = {
     ApiVersionsRequest: 3,
@@ -127,10 +126,7 @@ class Coordinator:
     def _group(self, name: str) -> Group:
         group = Group(name)
         for rack in "abc":
-            subscription = ConsumerProtocolSubscription(
-                version=3, topics=[name], owned_partitions=[], generation_id=-1, rack_id=rack
-            )
-            self._add_consumer(group, subscription.encode())
+            self._add_consumer(group, subscription_bytes([name], rack=rack))
         group.leader = group.first()
         return group
 
@@ -213,21 +209,13 @@ class Coordinator:
 
     def _join_response(self, group: Group, member: Member) -> Any:
         listed = group.members.values() if group.leader == member.id else ()
-        return JoinGroupResponse(
-            throttle_time_ms=0,
-            error_code=0,
+        return join_response(
             generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
             leader=group.leader,
-            skip_assignment=False,
             member_id=member.id,
-            members=[
-                JoinGroupResponse.JoinGroupResponseMember(
-                    member_id=each.id, group_instance_id=None, metadata=each.metadata
-                )
-                for each in listed
-            ],
+            members=[joined(each.id, each.metadata) for each in listed],
         )
 
     def _remove(self, group: Group, member_id: str) -> None:
@@ -261,7 +249,7 @@ class Coordinator:
             request.group_id, Group(request.group_id, request.protocol_type, state="Empty")
         )
         if not request.member_id:
-            send(_refused_join(MEMBER_ID_REQUIRED, self._new_id(client_id)))
+            send(join_response(error_code=MEMBER_ID_REQUIRED, member_id=self._new_id(client_id)))
             return
         member = group.members.get(request.member_id)
         if member is None:
@@ -403,20 +391,6 @@ def _sync_response(group: Group, assignment: bytes, error_code: int = 0) -> Any:
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
         assignment=assignment,
-    )
-
-
-def _refused_join(error_code: int, member_id: str) -> Any:
-    return JoinGroupResponse(
-        throttle_time_ms=0,
-        error_code=error_code,
-        generation_id=-1,
-        protocol_type=None,
-        protocol_name=None,
-        leader="",
-        skip_assignment=False,
-        member_id=member_id,
-        members=[],
     )
 
 

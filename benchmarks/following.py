@@ -20,10 +20,6 @@ from dataclasses import replace
 
 from kafka import KafkaAdminClient
 from kafka.protocol.consumer.group import SyncGroupRequest
-from kafka.protocol.consumer.metadata import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
 
 from benchmarks.requests_per_pass import TIMEOUT, create_topics
 from placement_core import Broker, ClusterView, TopicPartition
@@ -37,6 +33,7 @@ from rackward.groups.rebalance import find_coordinator
 from rackward.kafka import AdminConnection, ClusterState, connect
 from rackward.kafka.groups import join_request
 from rackward.testing import LocalCluster
+from tests.support.kafka_python import assignment_bytes, subscription_bytes
 
 PER_TOPIC = 100
 BROKERS = 12
@@ -89,25 +86,18 @@ def decisions(groups: int, partitions: int) -> None:
 def join(admin: AdminConnection, group: str, topic: str, owned: range, rack: str) -> None:
     """Add a member with a session of half an hour, which owns these partitions."""
     coordinator = find_coordinator(admin, group)
-    subscription = ConsumerProtocolSubscription(
-        version=3, topics=[topic], owned_partitions=[], generation_id=-1, rack_id=rack
-    )
     member, joined = "", None
     while joined is None or joined.error_code:
         request = join_request(
             group,
             member,
-            [("range", subscription.encode())],
+            [("range", subscription_bytes([topic], rack=rack))],
             session_seconds=1800.0,
             rebalance_seconds=60.0,
             reason="",
         )
         joined = admin.send("joining", request, node=coordinator)
         member = joined.member_id
-    assigned = ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=list(owned))
-    assignment = ConsumerProtocolAssignment(
-        version=0, assigned_partitions=[assigned], user_data=None
-    )
     request = SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
@@ -117,7 +107,7 @@ def join(admin: AdminConnection, group: str, topic: str, owned: range, rack: str
         protocol_name="range",
         assignments=[
             SyncGroupRequest.SyncGroupRequestAssignment(
-                member_id=member, assignment=assignment.encode()
+                member_id=member, assignment=assignment_bytes({topic: owned})
             )
         ],
     )

@@ -12,13 +12,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness import cpu_times
 from placement_core import Broker, ClusterView, PlacementSpec, ReplicaLists, TopicPartition
 from placement_core.placers import (
     MultiLevelPlacer,
@@ -100,17 +99,6 @@ def spread(layout: ReplicaLists) -> str:
     return f"{min(leaders)} to {max(leaders)}, {min(replicas)} to {max(replicas)}"
 
 
-def _cpu_times(run: Callable[[], object], repeat: int) -> list[float]:
-    """Return the milliseconds of CPU of each of ``repeat`` calls."""
-    times = []
-    for _ in range(repeat):
-        start = time.process_time()
-        result = run()
-        times.append((time.process_time() - start) * 1e3)
-        del result  # Outside the time of the next call.
-    return times
-
-
 def kafka_milliseconds(case: Case) -> float | None:
     """Return the minimum time of Kafka's placer for ``case``; None without a JDK."""
     javac, java = shutil.which("javac"), shutil.which("java")
@@ -154,9 +142,9 @@ def main() -> None:
     for name, case in CASES.items():
         if arguments.only not in name:
             continue
-        alone = _cpu_times(partial(case.placer.place, case.spec, case.view), arguments.repeat)
+        alone = cpu_times(partial(case.placer.place, case.spec, case.view), arguments.repeat)
         validated = partial(place, case.spec, case.view, case.placer)
-        valid = _cpu_times(validated, arguments.repeat)
+        valid = cpu_times(validated, arguments.repeat)
         slow = min(alone) > case.limit
         over |= slow
         figures = f"{min(alone):>7.0f}{statistics.median(alone):>8.0f}{case.limit:>7.0f}"

@@ -8,20 +8,17 @@ follows from the loads alone, and the minimum and maximum of replicas and leader
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.harness import in_new_process, peak_megabytes
 from placement_core import Broker, ClusterView, TopicPartition
 from placement_core.reassignment import plan_reassignment
 
-BYTES_PER_KILOBYTE = 1 if sys.platform == "darwin" else 1024
 MAX_SECONDS, MAX_GIGABYTES = 60, 2
 
 
@@ -100,18 +97,16 @@ def measure(name: str) -> dict[str, Any]:
         leads[row[0]] += 1
         for broker in row:
             loads[broker] += 1
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_KILOBYTE
     return {
         "seconds": wall,
         "cpu": cpu,
-        "gigabytes": peak / 1e9,
+        "gigabytes": peak_megabytes() / 1e3,
         "copies": plan.copies,
         "at_least": min_copies(
             view, shape.options.get("replication_factor"), shape.options.get("drain", ())
         ),
         "replicas": [min(loads.values()), max(loads.values())],
         "leaders": [min(leads.values()), max(leads.values())],
-        "leader_changes": plan.leader_changes,
     }
 
 
@@ -119,18 +114,11 @@ def main() -> None:
     """Print a row per shape; exit status 1 if one exceeds a limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shapes", nargs="*", choices=[[], *SHAPES], help="default: all")
-    parser.add_argument(
-        "--json", action="store_true", help="plan one shape in this process and print JSON"
-    )
     arguments = parser.parse_args()
-    if arguments.json:
-        print(json.dumps(measure(arguments.shapes[0])))
-        return
     over = False
     print(f"{'':<24}{'s':>7}{'CPU s':>7}{'GB':>6}{'copies':>9}{'at least':>9}  replicas, leaders")
     for name in arguments.shapes or SHAPES:
-        command = [sys.executable, "-m", "benchmarks.reassignment", name, "--json"]
-        row = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        row = in_new_process(measure, name)
         exceeded = row["seconds"] > MAX_SECONDS or row["gigabytes"] > MAX_GIGABYTES
         over |= exceeded
         print(

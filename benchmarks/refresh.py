@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
 
 from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
@@ -15,18 +13,12 @@ from assignors.group_leader import GroupContext, LogOnce
 from assignors.group_leader.leadership import LeaderMoveMonitor
 from assignors.group_leader.rebalance import Rebalance
 from assignors.kafka_python.coordinator import read_metadata
+from benchmarks.harness import cpu_times
 from benchmarks.shapes import RACKS, Leaders
 from benchmarks.wire import cluster_metadata, metadata_response, update_metadata
 
 GROUPS = {"36 partitions, 12 members": (1, 36, 12), "50,000, 100 members": (500, 100, 100)}
 """Topics, partitions of each, and members."""
-
-
-def cpu_milliseconds(function: Callable[[], Any]) -> float:
-    """Return the CPU time of this process for one call."""
-    started = time.process_time()
-    function()
-    return 1000 * (time.process_time() - started)
 
 
 class GroupLeader:
@@ -75,13 +67,12 @@ def main(repeat: int = 7) -> None:
     print(f"{'milliseconds of CPU':<28}{header}")
     for name, group in GROUPS.items():
         leader = GroupLeader(*group)
-        update = leader.metadata_update()
-        decoded = [cpu_milliseconds(update) for _ in range(repeat)]
-        unchanged = [cpu_milliseconds(leader.check) for _ in range(repeat)]
-        moved = []
+        decoded = cpu_times(leader.metadata_update(), repeat)
+        unchanged = cpu_times(leader.check, repeat)
+        moved: list[float] = []
         for _ in range(repeat):
             leader.move_leaders()
-            moved.append(cpu_milliseconds(leader.check))
+            moved += cpu_times(leader.check, 1)
         medians = [statistics.median(times) for times in (decoded, unchanged, moved)]
         print(f"{name:<28}{medians[0]:>18.1f}{medians[1]:>8.1f}{medians[2]:>15.1f}")
 

@@ -8,17 +8,16 @@ Exit status 1 if a limit is exceeded or a sum is wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.process_tree import cpu_seconds
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import in_new_process, tree_cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.options import Interval
@@ -39,71 +38,51 @@ MAX_GROWTH = 1.2
 MAX_ERROR = 1e-3
 
 
+def start_spark(folder: Path) -> SparkSession:
+    """Start Spark; the shuffle's files go into the folder, which is removed at the end."""
+    os.environ["SPARK_LOCAL_DIRS"] = str(folder)
+    return spark_session(SparkOptions(MASTER, MEMORY))
+
+
 def generate(size: Size, folder: Path) -> None:
     """Write the snapshots, which is not timed."""
-    spark = spark_session(SparkOptions(MASTER, MEMORY))
+    spark = start_spark(folder)
     write_snapshots(spark, size, str(folder / "snapshots"))
     spark.stop()
 
 
-def measure(step: str, folder: Path) -> dict[str, float]:
+def measure(what_if: bool, folder: Path) -> dict[str, float]:
     """Run one job; return its seconds of wall clock and of CPU (Java and all workers).
 
     The time starts when Spark runs, and ends when the tables are written.
     """
-    spark = spark_session(SparkOptions(MASTER, MEMORY))
+    spark = start_spark(folder)
     spark.range(1).collect()
     job = BatchOptions(str(folder / "snapshots"), str(folder / "out"))
-    cpu_before, start = cpu_seconds(), time.perf_counter()
-    if step == "hourly":
-        summary = run_traffic(spark, job, lambda: datetime.now(UTC))
-        seconds = time.perf_counter() - start
-        result = {"bytes": summary["traffic"]["kinds"]["consume"]["bytes"]}
+    cpu_before, start = tree_cpu_seconds(), time.perf_counter()
+    if what_if:
+        result = {"groups": run_what_if(spark, job, Interval.ALL).count()}
     else:
-        ranked = run_what_if(spark, job, Interval.ALL)
-        result = {"groups": ranked.count()}
-        seconds = time.perf_counter() - start
-    cpu = cpu_seconds() - cpu_before
+        summary = run_traffic(spark, job, lambda: datetime.now(UTC))
+        result = {"bytes": summary["traffic"]["kinds"]["consume"]["bytes"]}
+    seconds = time.perf_counter() - start
+    cpu = tree_cpu_seconds() - cpu_before
     spark.stop()
     return {"seconds": seconds, "cpu": cpu, **result}
-
-
-def _run_process(*arguments: str) -> dict[str, float]:
-    """Run this module in a separate process; return the figures on its last line of output."""
-    # The shuffle's files go into the folder of the benchmark, which is removed at the end.
-    completed = subprocess.run(
-        [sys.executable, "-m", "benchmarks.traffic", *arguments],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"SPARK_LOCAL_DIRS": arguments[-1]},
-    )
-    figures: dict[str, float] = json.loads(completed.stdout.splitlines()[-1])
-    return figures
 
 
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.traffic", description=__doc__)
     parser.add_argument("--only", choices=SIZES, help="run this size only")
-    parser.add_argument("--step", nargs=3, metavar=("STEP", "SIZE", "FOLDER"), help="internal")
     options = parser.parse_args()
-    if options.step:
-        step, name, folder = options.step
-        if step == "generate":
-            generate(SIZES[name], Path(folder))
-            print("{}")
-        else:
-            print(json.dumps(measure(step, Path(folder))))
-        return
     per_million: dict[str, float] = {}
     failed = False
     for name in [options.only] if options.only else ["small", "large"]:
         size = SIZES[name]
-        folder = Path(tempfile.mkdtemp(prefix="rackward-traffic-"))
-        try:
-            _run_process("--step", "generate", name, str(folder))
-            hourly = _run_process("--step", "hourly", name, str(folder))
+        with tempfile.TemporaryDirectory(prefix="rackward-traffic-") as folder:
+            in_new_process(generate, size, Path(folder))
+            hourly = in_new_process(measure, False, Path(folder))
             per_million[name] = hourly["seconds"] / size.commits * 1e6
             error = hourly["bytes"] / true_bytes(size) - 1
             wrong = abs(error) > MAX_ERROR
@@ -115,7 +94,7 @@ def main() -> None:
                 f"{'  OVER TIME' if slow else ''}",
                 flush=True,
             )
-            what_if = _run_process("--step", "what-if", name, str(folder))
+            what_if = in_new_process(measure, True, Path(folder))
             slow_what_if = what_if["seconds"] > MAX_WHAT_IF_SECONDS
             missing = what_if["groups"] != size.groups
             print(
@@ -125,8 +104,6 @@ def main() -> None:
                 flush=True,
             )
             failed |= wrong or slow or slow_what_if or missing
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     if len(per_million) == 2:
         growth = per_million["large"] / per_million["small"]
         failed |= growth > MAX_GROWTH

@@ -9,8 +9,6 @@ FOLDER`` on existing data. Exit status 1 if the tables differ.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +18,7 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import functions as F
 
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.harness import in_new_process, tree_cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
 from placement_core import RACK_AWARE_SELECTOR
 from rack_traffic.options import EstimationOptions
@@ -74,7 +72,7 @@ def compare(seeds: int) -> bool:
 def time_sql(root: str) -> dict[str, float]:
     """Return the seconds and CPU seconds of the SQL for the snapshots below ``root``, the number of
     rows, and the bytes that groups read."""
-    cpu, start = cpu_seconds(), time.perf_counter()
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
     connection = traffic_sql.connect(root)
     connection.execute("SET threads = 2")
     query = traffic_sql.partition_hours(connection)
@@ -87,7 +85,7 @@ def time_pipeline(root: str) -> dict[str, float]:
     """Return the same of the pipeline, without the time in which Spark starts."""
     spark = spark_session(SPARK)
     spark.range(1).collect()
-    cpu, start = cpu_seconds(), time.perf_counter()
+    cpu, start = tree_cpu_seconds(), time.perf_counter()
     tables = {name: spark.read.parquet(f"{root}/{name}") for name in traffic_sql.TABLES}
     consumed = F.sum(F.when(F.col("kind") == "consume", F.col("bytes")))
     hours = partition_hours(Snapshots(**tables), EstimationOptions())
@@ -99,10 +97,7 @@ def time_pipeline(root: str) -> dict[str, float]:
 
 def _figures(start: float, cpu: float, rows: int, size: int) -> dict[str, float]:
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "cpu": cpu_seconds() - cpu, "rows": rows, "bytes": size}
-
-
-STEPS = {"DuckDB": time_sql, "pipeline": time_pipeline}
+    return {"seconds": seconds, "cpu": tree_cpu_seconds() - cpu, "rows": rows, "bytes": size}
 
 
 def time_both(root: str) -> int:
@@ -112,9 +107,8 @@ def time_both(root: str) -> int:
     bytes differ.
     """
     figures: dict[str, dict[str, float]] = {}
-    for name in STEPS:
-        output = _run_process("--step", name, "--snapshots", root)
-        figures[name] = each = json.loads(output.splitlines()[-1])
+    for name, step in (("DuckDB", time_sql), ("pipeline", time_pipeline)):
+        figures[name] = each = in_new_process(step, root)
         print(
             f"{name}: {each['rows']:,} rows in {each['seconds']:.1f} s ({each['cpu']:.1f} s of "
             "CPU)",
@@ -127,11 +121,11 @@ def time_both(root: str) -> int:
     return int(one["bytes"])
 
 
-def _run_process(*arguments: str) -> str:
-    """Run this module in another process, whose memory and CPU time do not count; return its
-    output."""
-    command = [sys.executable, "-m", "benchmarks.traffic_sql", *arguments]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+def generate(size: Size, folder: str) -> None:
+    """Write the snapshots of `benchmarks.traffic`."""
+    spark = spark_session(SPARK)
+    write_snapshots(spark, size, folder)
+    spark.stop()
 
 
 def main() -> None:
@@ -140,22 +134,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20, help="number of simulations to compare")
     parser.add_argument("--commits", type=int, help="time both on this many commits")
     parser.add_argument("--snapshots", metavar="FOLDER", help="time both on these snapshots")
-    parser.add_argument("--generate", help=argparse.SUPPRESS)
-    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.step:
-        print(json.dumps(STEPS[options.step](options.snapshots)))
-    elif options.snapshots:
+    if options.snapshots:
         time_both(options.snapshots)
     elif options.commits:
         size = Size(max(1, options.commits // (PARTITIONS * PASSES)), PARTITIONS, PASSES)
-        if options.generate:
-            spark = spark_session(SPARK)
-            write_snapshots(spark, size, options.generate)
-            spark.stop()
-            return
         with tempfile.TemporaryDirectory(prefix="rackward-traffic-") as folder:
-            _run_process("--generate", folder, "--commits", str(options.commits))
+            in_new_process(generate, size, folder)
             print(f"{size.commits:,} commits")
             error = time_both(folder) / true_bytes(size) - 1
             print(f"bytes off by {error:+.4%}")

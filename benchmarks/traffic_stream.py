@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from benchmarks.process_tree import cpu_seconds
+from benchmarks.harness import tree_cpu_seconds
 from rack_traffic.session import SparkOptions, spark_session
 from rack_traffic.stream import StreamOptions, create_tables, process_batch
 
@@ -108,9 +108,9 @@ class Stream:
             times = [BEGIN + (self.snapshots + n) * MINUTE for n in range(snapshots)]
             rows = [(value,) for at in times for value in messages(at)]
             batch = self.spark.createDataFrame(rows, "value string")
-            cpu, wall = cpu_seconds(), time.monotonic()
+            cpu, wall = tree_cpu_seconds(), time.monotonic()
             closed = process_batch(batch, self.batches, self.options, "benchmark")
-            self.times[bool(closed)].append((cpu_seconds() - cpu, time.monotonic() - wall))
+            self.times[bool(closed)].append((tree_cpu_seconds() - cpu, time.monotonic() - wall))
             self.batches += 1
             self.snapshots += snapshots
 

@@ -18,44 +18,17 @@ from assignors.group_leader.leadership import Leadership
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.shapes import RACKS, Leaders
+from tests.support.kafka_python import joined, metadata_message, subscription_bytes
 
 METADATA_VERSION = 9
 
 
 def metadata_response(leaders: Leaders) -> bytes:
     """Return the response of a cluster with one broker per rack, which has all leaders there."""
-    topic = MetadataResponse.MetadataResponseTopic
-    brokers = list(range(len(RACKS)))
-    response: bytes = MetadataResponse(
-        brokers=[
-            MetadataResponse.MetadataResponseBroker(
-                node_id=node, host="127.0.0.1", port=1, rack=rack
-            )
-            for node, rack in enumerate(RACKS)
-        ],
-        cluster_id="benchmark",
-        controller_id=0,
-        topics=[
-            topic(
-                error_code=0,
-                name=name,
-                is_internal=False,
-                partitions=[
-                    topic.MetadataResponsePartition(
-                        error_code=0,
-                        partition_index=index,
-                        leader_id=RACKS.index(rack or ""),
-                        leader_epoch=0,
-                        replica_nodes=sorted(brokers, key=lambda node: RACKS[node] != rack),
-                        isr_nodes=brokers,
-                        offline_replicas=[],
-                    )
-                    for index, rack in enumerate(racks)
-                ],
-            )
-            for name, racks in leaders.items()
-        ],
-    ).encode(version=METADATA_VERSION, header=False)
+    brokers = {name: [RACKS.index(rack or "") for rack in racks] for name, racks in leaders.items()}
+    response: bytes = metadata_message(dict(enumerate(RACKS)), brokers).encode(
+        version=METADATA_VERSION, header=False
+    )
     return response
 
 
@@ -75,22 +48,16 @@ def cluster_metadata(leaders: Leaders) -> Any:
 
 def joined_members(members: list[Member], version: int) -> list[Any]:
     """Return the members of a JoinGroup response, each with its encoded subscription."""
-    topic_partition = ConsumerProtocolSubscription.TopicPartition
     return [
-        JoinGroupResponse.JoinGroupResponseMember(
-            member_id=member.id,
-            group_instance_id=member.instance_id,
-            metadata=ConsumerProtocolSubscription(
+        joined(
+            member.id,
+            subscription_bytes(
+                sorted(member.topics),
                 version=version,
-                topics=sorted(member.topics),
-                user_data=b"",
-                owned_partitions=[
-                    topic_partition(topic=topic, partitions=list(partitions))
-                    for topic, partitions in member.owned.items()
-                ],
-                generation_id=member.generation,
-                rack_id=member.rack,
-            ).encode(),
+                rack=member.rack,
+                owned=member.owned,
+                generation=member.generation,
+            ),
         )
         for member in members
     ]
@@ -104,10 +71,10 @@ def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[],
     leadership = Leadership(strategy.rebalance, strategy.refresh)
 
     def run() -> object:
-        joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
-        leaders, _ = read_metadata(cluster, joined.topics)
+        members = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
+        leaders, _ = read_metadata(cluster, members.topics)
         context = GroupContext("benchmark", 1)
-        result = leadership.assign(joined, leaders, frozenset(), context, 0.0)
+        result = leadership.assign(members, leaders, frozenset(), context, 0.0)
         return encode_assignment(result.assigned)
 
     return run

@@ -1,4 +1,4 @@
-"""Runs the scenarios, prints a table of scenarios and clients, and exits with 1 after a violation.
+"""Runs the scenarios, prints a table of scenarios and groups, and exits with 1 after a violation.
 
 python -m integration.chaos --only zombie --seed 3
 """
@@ -71,7 +71,6 @@ def main() -> None:
         print(f"{time.monotonic() - started:7.1f} s  {line}", file=sys.stderr, flush=True)
 
     problems: list[str] = []
-    print(heading(), flush=True)
     try:
         for scenario in scenarios:
             groups = [group for group in scenario.groups if group in chosen]
@@ -86,9 +85,7 @@ def main() -> None:
                 traceback.print_exc()
                 problems.append(f"{scenario.name}: {error}")
                 report(problems[-1])
-                print(f"{scenario.name:34} did not run to its end", flush=True)
                 continue
-            print(row(scenario, outcomes), flush=True)
             for each in outcomes:
                 for use in each.memory:
                     report(str(use))
@@ -100,6 +97,8 @@ def main() -> None:
     except KeyboardInterrupt:
         report("interrupted; everything that was started has ended")
         sys.exit(130)
+    if results.outcomes:
+        print(results.tables())
     print(f"{len(scenarios)} scenarios, {len(problems)} violations")
     if problems:
         sys.exit("\n".join(problems))
@@ -128,19 +127,6 @@ def _cluster(needs: ClusterNeeds, report: Report) -> Cluster:
         kafka_version=OLDEST_VERSION if needs.old else KAFKA_VERSION,
         progress=report,
     )
-
-
-def heading() -> str:
-    """Return the first line of the table."""
-    return f"{'longest seconds without reading':34}" + "".join(f"{name:>13}" for name in COLUMNS)
-
-
-def row(scenario: Scenario, outcomes: list[Outcome]) -> str:
-    """Return a line of the table: seconds, and ! for violations."""
-    cells = {
-        each.client: f"{each.recovered:.1f}{'!' if each.violations else ''}" for each in outcomes
-    }
-    return f"{scenario.name:34}" + "".join(f"{cells.get(name, '-'):>13}" for name in COLUMNS)
 
 
 def _chosen(

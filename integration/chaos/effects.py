@@ -67,11 +67,7 @@ def broker_version(cluster: Cluster, broker: int) -> str:
     """Return the version of Kafka that a broker says it is of."""
     mbean = f"kafka.server:type=app-info,id={broker}"
     node = cluster._nodes[broker]
-    return str(
-        cluster._read_metric(
-            node, lambda port: jolokia._read(port, mbean, "Version", jolokia.READ_TIMEOUT)
-        )
-    )
+    return str(cluster._read_metric(node, lambda port: jolokia.read(port, mbean, "Version")))
 
 
 def check_leaders(

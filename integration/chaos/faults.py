@@ -77,24 +77,22 @@ class Stage:
                 return
 
     def _act(self, step: Step) -> None:
+        target = -1 if step.target == "" else int(step.target)
         match step.action:
             case Action.KILL_BROKER:
-                self.cluster.kill_broker(int(step.target))
-                check_silent(self.cluster, int(step.target))
+                self.cluster.kill_broker(target)
             case Action.STOP_BROKER:
-                self.cluster.stop_broker(int(step.target))
-                check_silent(self.cluster, int(step.target))
+                self.cluster.stop_broker(target)
             case Action.PAUSE_BROKER:
-                self.cluster.pause_broker(int(step.target))
-                check_silent(self.cluster, int(step.target))
+                self.cluster.pause_broker(target)
             case Action.RESUME_BROKER:
-                self.cluster.resume_broker(int(step.target))
+                self.cluster.resume_broker(target)
             case Action.START_BROKER:
-                self.cluster.start_broker(int(step.target))
+                self.cluster.start_broker(target)
             case Action.AWAIT_REPLICAS:
                 self.await_replicas()
             case Action.RENAME_RACK:
-                self._rename_rack(int(step.target))
+                self._rename_rack(target)
             case Action.KILL_CONTROLLER:
                 self._controller = self._local.active_controller()
                 self._local.kill_controller(self._controller)
@@ -106,26 +104,26 @@ class Stage:
             case Action.START_CONTROLLER:
                 self._local.start_controller(self._controller)
             case Action.UPGRADE_BROKER:
-                self._upgrade_broker(int(step.target))
+                self._upgrade_broker(target)
             case Action.UPGRADE_CONTROLLER:
                 (controller,) = self._local.controllers
                 self._local.kill_controller(controller)
                 self._local.start_controller(controller, KAFKA_VERSION)
             case Action.ISOLATE_BROKER:
-                self._network.isolate(int(step.target))
+                self._network.isolate(target)
             case Action.CUT_BROKERS:
                 first, second = set(self.cluster.racks) - {step.target}
                 self._network.cut(first, [second])
             case Action.CUT_CLIENTS:
-                self._network.cut_clients(RACKS[0], int(step.target))
+                self._network.cut_clients(RACKS[0], target)
             case Action.LOSE_PACKETS:
-                self._network.lose_packets(int(step.target), 0.1)
+                self._network.lose_packets(target, 0.1)
             case Action.SLOW_BROKER:
-                self._network.slow_down(int(step.target), SLOW_RATE)
+                self._network.slow_down(target, SLOW_RATE)
             case Action.HEAL_NETWORK:
                 self.report(", ".join(self._network.heal()))
             case Action.FILL_DISK:
-                self._network.fill_disk(int(step.target))
+                self._network.fill_disk(target)
             case Action.MOVE_LEADERS:
                 self._move_leaders()
             case Action.DELETE_TOPIC:
@@ -136,10 +134,12 @@ class Stage:
                     self.cluster, self.topic, len(self.replicas), RECORD_SECONDS
                 )
             case Action.ADD_PARTITIONS:
-                self._add_partitions(int(step.target))
+                self._add_partitions(target)
             case _:
                 for group in self.groups:
                     _act_on_group(step, group)
+        if step.action in (Action.KILL_BROKER, Action.STOP_BROKER, Action.PAUSE_BROKER):
+            check_silent(self.cluster, target)
 
     def _resolved(self, step: Step) -> Step:
         """Return the step with the id of the broker that it describes."""
@@ -247,6 +247,7 @@ def _owns_nothing(group: FaultyGroup) -> bool:
 
 
 def _act_on_group(step: Step, group: FaultyGroup) -> None:
+    lead = group.lead
     match step.action:
         case Action.KILL_MEMBER:
             group.kill(int(step.target))
@@ -256,22 +257,17 @@ def _act_on_group(step: Step, group: FaultyGroup) -> None:
             group.suspend(int(step.target))
         case Action.RESUME_MEMBER:
             group.resume(int(step.target))
+        case Action.KILL_LEAD if lead:
+            lead.send(signal.SIGKILL)
+        case Action.SUSPEND_LEAD if lead:
+            lead.send(signal.SIGSTOP)
+        case Action.START_LEAD | Action.RESUME_LEAD if lead:
+            before = lead.times_leading
+            if step.action is Action.START_LEAD:
+                lead.start()
+            else:
+                lead.send(signal.SIGCONT)
+            # Until it leads, the group is rebalanced again: its leader is removed.
+            lead.wait_until_leading(before)
         case _:
-            lead = group.lead
-            assert lead is not None, f"{step}: {group.client} is not led"
-            match step.action:
-                case Action.KILL_LEAD:
-                    lead.send(signal.SIGKILL)
-                case Action.START_LEAD:
-                    # Until it leads, the group is rebalanced again: its leader is removed.
-                    before = lead.times_leading
-                    lead.start()
-                    lead.wait_until_leading(before)
-                case Action.SUSPEND_LEAD:
-                    lead.send(signal.SIGSTOP)
-                case Action.RESUME_LEAD:
-                    before = lead.times_leading
-                    lead.send(signal.SIGCONT)
-                    lead.wait_until_leading(before)
-                case _:
-                    raise AssertionError(f"unknown step: {step}")
+            raise AssertionError(f"{group.client} cannot {step}")

@@ -152,9 +152,19 @@ def run(
             leader_racks=leader_racks,
         )
         uses = memory.uses(f"{group.client}: ")
-        found = (*problems[group.client], *violations(history), *grown(uses))
-        outcomes.append(_outcome(scenario, group.client, history, found, uses))
-        report(str(outcomes[-1]))
+        outcome = Outcome(
+            scenario.name,
+            group.client,
+            delivered=sum(reads.count for reads in history.reads.values()),
+            repeated=repeated(history),
+            commits=sum(map(len, history.commits.values())),
+            generations=len({each.number for each in history.generations}),
+            recovered=round(longest_gap(history), 1),
+            violations=(*problems[group.client], *violations(history), *grown(uses)),
+            memory=tuple(uses),
+        )
+        outcomes.append(outcome)
+        report(str(outcome))
     return outcomes
 
 
@@ -244,23 +254,3 @@ def _processes(groups: Sequence[FaultyGroup]) -> dict[str, list[int]]:
             kind = LEAD if name == LEAD else "members"
             found.setdefault(f"{group.client}: {kind}", []).append(pid)
     return found
-
-
-def _outcome(
-    scenario: Scenario,
-    client: str,
-    history: History,
-    found: Sequence[str],
-    memory: Sequence[MemoryUse],
-) -> Outcome:
-    return Outcome(
-        scenario.name,
-        client,
-        delivered=sum(reads.count for reads in history.reads.values()),
-        repeated=repeated(history),
-        commits=sum(map(len, history.commits.values())),
-        generations=len({each.number for each in history.generations}),
-        recovered=round(longest_gap(history), 1),
-        violations=tuple(found),
-        memory=tuple(memory),
-    )

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from integration.lead.take_overs import CLIENTS, RACKS
-from integration.support.clients import PartitionId, partitions_of
-from integration.support.groups import ConsumerGroup
-from integration.support.leading import LedGroup, leading, wait_until_leading
+from integration.lead.take_overs import RACKS
+from integration.support.leading import CLIENTS, LedGroup, led_group
 from integration.support.racks import evenly
-from integration.support.topics import create_topic, fill, new_name
+from integration.support.topics import fill
 from rackward.lead import TakeOver, TakeOverPolicy
-from rackward.testing import Cluster, LocalCluster
+from rackward.testing import LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PARTITIONS = 24
@@ -39,31 +37,24 @@ def main() -> None:
     with LocalCluster(RACKS, client_racks=RACKS) as cluster:
         leaders = [RACKS.index(rack) for rack in evenly(PARTITIONS)]
         rows = [[leader, (leader + 1) % 3, (leader + 2) % 3] for leader in leaders]
-        topic = create_topic(cluster, new_name("led"), rows)
-        client = CLIENTS[options.client]
         policy = TakeOverPolicy(TakeOver.REMOVE)
-        with ConsumerGroup(cluster, topics=[topic], client=client) as group:
-            led = LedGroup(cluster, group, topic, PARTITIONS)
+        with led_group(cluster, options.client, rows) as led:
             led.start(
                 *(f"{rack}{n}" for n, rack in zip(range(options.members), itertools.cycle(RACKS)))
             )
-            tps = partitions_of(topic, PARTITIONS)
-            group.settle(tps)
-            _print("its own leader", _read(cluster, group, tps, options.records))
-            with leading(cluster, group.id, take_over=policy) as leader:
-                wait_until_leading(leader)
+            led.await_owners()
+            _print("its own leader", _read(led, options.records))
+            with led.leading(take_over=policy):
                 led.settle()
-                _print("led", _read(cluster, group, tps, options.records))
+                _print("led", _read(led, options.records))
 
 
-def _read(
-    cluster: Cluster, group: ConsumerGroup, tps: Collection[PartitionId], records: int
-) -> Mapping[tuple[str, str], int]:
+def _read(led: LedGroup, records: int) -> Mapping[tuple[str, str], int]:
     """Write records and wait until they are read; return bytes by rack of consumer and broker."""
+    cluster, group = led.cluster, led.group
     before = cluster.bytes_out()
-    expected = {tp: len(group.reads_of(tp).offsets()) + records for tp in tps}
-    (topic,) = {topic for topic, _ in tps}
-    fill(cluster, topic, len(tps), records, size=1000)
+    expected = {tp: len(group.reads_of(tp).offsets()) + records for tp in led.tps}
+    fill(cluster, led.topic, led.partitions, records, size=1000)
     wait_until(
         lambda: all(len(group.reads_of(tp).offsets()) >= n for tp, n in expected.items()),
         2 * TEST_TIMEOUT,

@@ -25,14 +25,14 @@ from tempfile import TemporaryDirectory
 
 from confluent_kafka import KafkaError
 
-from integration.support.clients import MakeClient, PartitionId
+from integration.support.clients import MakeClient
 from integration.support.collecting import new_protocol
 from integration.support.confluent import StockConfluent
 from integration.support.controllers import READY_SECONDS, RunningController
-from integration.support.groups import ConsumerGroup, everything_is_read, read_again
-from integration.support.leading import LedGroup
+from integration.support.groups import everything_is_read, read_again
+from integration.support.leading import LedGroup, leaders_in_all_racks, led_group
 from integration.support.program_clients import COOPERATIVE_STICKY, RANGE, Java
-from integration.support.topics import SteadyProducer, create_topic, new_name
+from integration.support.topics import SteadyProducer
 from rackward.testing import Cluster, LocalCluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -83,11 +83,6 @@ class Migration:
     led: LedGroup
     phases: list[Phase] = field(default_factory=list)
 
-    @property
-    def partitions(self) -> set[PartitionId]:
-        """The partitions that the group reads."""
-        return {(self.led.topic, number) for number in range(self.led.partitions)}
-
     def locality(self) -> float:
         """Return the share of the owned partitions whose owner is in the rack of their leader."""
         leaders = self.led.cluster.view([self.led.topic]).leader_racks()[self.led.topic]
@@ -117,16 +112,9 @@ class Migration:
             ended.set()
             thread.join()
         now = time.monotonic()
-        gap = max(self.led.group.reads_of(tp).longest_gap(began, now) for tp in self.partitions)
+        gap = max(self.led.group.reads_of(tp).longest_gap(began, now) for tp in self.led.tps)
         self.phases.append(Phase(name, began, now, sum(shares) / len(shares), gap))
         print(self.phases[-1], flush=True)
-
-    def restart(self, client: MakeClient) -> None:
-        """Restart the members with another client, one after the other."""
-        for name in sorted(self.led.racks):
-            self.led.stop(name)
-            self.led.start(name, client=client)
-            self.led.group.settle(self.partitions)
 
 
 def migrate(
@@ -136,20 +124,22 @@ def migrate(
 
     Raises AssertionError if a record is lost, or the group is not led or followed in time.
     """
-    topic = create_topic(
-        cluster,
-        new_name("migrated"),
-        [[(p * 7 + n) % 3 for n in range(3)] for p in range(partitions)],
-    )
     java = client.startswith("java")
     with ExitStack() as stack:
-        group = stack.enter_context(ConsumerGroup(cluster, topics=[topic], client=CLIENTS[client]))
-        led = LedGroup(cluster, group, topic, partitions)
+        rows = leaders_in_all_racks(3, partitions)
+        led = stack.enter_context(led_group(cluster, CLIENTS[client], rows))
+        group, topic = led.group, led.topic
         migration = Migration(led)
         led.start(*(f"{rack}{n}" for n, rack in zip(range(members), itertools.cycle(RACKS))))
-        group.settle(migration.partitions)
+        led.await_owners()
         sent = stack.enter_context(SteadyProducer(cluster, topic, partitions, value=RECORD))
-        running = stack.enter_context(_controller(cluster, group.id, folder)) if folder else None
+        running = None
+        if folder is not None:
+            lead = {"groups": [group.id], "take_over": "remove"}
+            leaders = {"follow": [group.id]}
+            running = stack.enter_context(
+                RunningController(cluster, folder, lead=lead, leaders=leaders)
+            )
 
         def until_local(seconds: float) -> None:
             if running is not None:
@@ -161,7 +151,7 @@ def migrate(
         with migration.phase("classic"):
             time.sleep(HOLD_SECONDS)
         with migration.phase("to the new protocol"):
-            migration.restart(Java(None) if java else new_protocol)
+            led.restart(Java(None) if java else new_protocol)
         with migration.phase("until all is local"):
             until_local(FOLLOWED_SECONDS)
             time.sleep(0.5)
@@ -170,7 +160,7 @@ def migrate(
         with migration.phase("new protocol"):
             time.sleep(HOLD_SECONDS)
         with migration.phase("to the classic protocol"):
-            migration.restart(CLIENTS[client])
+            led.restart(CLIENTS[client])
         with migration.phase("until all is local"):
             if running is not None:
                 _wait_for_state(running, "leading")
@@ -180,20 +170,12 @@ def migrate(
             time.sleep(HOLD_SECONDS)
         sent.stop()
         everything_is_read(group.reads_of, topic, sent)
-        again = sum(read_again(group.reads_of(tp)) for tp in migration.partitions)
+        again = sum(read_again(group.reads_of(tp)) for tp in led.tps)
         records = sum(map(len, sent.acknowledged.values()))
         print(f"{records} records, none lost, {again} read again", flush=True)
         if running is not None:
             print(f"elections: {running.status()['leaders']['elections_last_hour']}", flush=True)
     return migration.phases
-
-
-@contextmanager
-def _controller(cluster: Cluster, group: str, folder: Path) -> Iterator[RunningController]:
-    lead = {"groups": [group], "take_over": "remove"}
-    leaders = {"follow": [group]}
-    with RunningController(cluster, folder, lead=lead, leaders=leaders) as running:
-        yield running
 
 
 def _wait_for_state(running: RunningController, state: str) -> None:

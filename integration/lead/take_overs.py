@@ -25,18 +25,16 @@ from typing import Any
 from integration.support.clients import PartitionId
 from integration.support.groups import ConsumerGroup, everything_is_read
 from integration.support.leading import (
-    UNMODIFIED_CLIENTS,
-    WITH_GO_OR_NODE,
+    CLIENTS,
     LedGroup,
     leading,
+    led_group,
     member_ids,
     wait_until_leading,
 )
-from integration.support.topics import SteadyProducer, create_topic, new_name
+from integration.support.topics import SteadyProducer
 from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.testing import Cluster, LocalCluster
-
-CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 RACKS = ("a", "b", "c")
 
@@ -62,33 +60,28 @@ def main() -> None:
 
 def take_over(cluster: Cluster, options: argparse.Namespace) -> str:
     """Start a group, take it over, check what was read, and return the figures."""
-    topic = create_topic(
-        cluster, new_name("led"), [[(p // 4) % 3] for p in range(options.partitions)]
-    )
     names = [f"{rack}{n}" for n, rack in zip(range(options.members), itertools.cycle("cba"))]
     settings = {} if options.heartbeat is None else _heartbeat(options.client, options.heartbeat)
     mode = TakeOver.REMOVE if options.by == "removal" else TakeOver.WAIT
-    expected = {(topic, p) for p in range(options.partitions)}
-    with ConsumerGroup(
-        cluster, topics=[topic], client=CLIENTS[options.client], **settings
-    ) as group:
-        led = LedGroup(cluster, group, topic, options.partitions)
+    rows = [[(p // 4) % 3] for p in range(options.partitions)]
+    with led_group(cluster, options.client, rows, **settings) as led:
+        group, topic = led.group, led.topic
         led.start(*names)
-        group.settle(expected)
+        led.await_owners()
         before = member_ids(cluster, group.id)
         with SteadyProducer(cluster, topic, options.partitions) as sent:
             time.sleep(1.0)
             began = time.monotonic()
             with leading(cluster, group.id, take_over=TakeOverPolicy(mode)) as leader:
                 if mode is TakeOver.WAIT:
-                    _restart_until(lambda: leader.status()[0].leads, led, names, expected)
+                    _restart_until(lambda: leader.status()[0].leads, led)
                 wait_until_leading(leader)
                 led.settle()
                 ended = time.monotonic()
                 new = len(member_ids(cluster, group.id) - before) - 1
                 sent.stop()
                 everything_is_read(group.reads_of, topic, sent)
-        gaps = [group.reads_of(tp).longest_gap(began, ended) for tp in expected]
+        gaps = [group.reads_of(tp).longest_gap(began, ended) for tp in led.tps]
         idle = max(_longest_without(group, name, began, ended) for name in names)
     return (
         f"new ids {new}, optimal after {ended - began:.1f} s, without a record"
@@ -97,16 +90,14 @@ def take_over(cluster: Cluster, options: argparse.Namespace) -> str:
     )
 
 
-def _restart_until(
-    leads: Callable[[], bool], led: LedGroup, names: list[str], expected: set[PartitionId]
-) -> None:
+def _restart_until(leads: Callable[[], bool], led: LedGroup) -> None:
     """Restart the members one after the other, as a rolling restart does, until rackward leads."""
-    for name in names:
+    for name in list(led.racks):
         if leads():
             return
         led.stop(name)
         led.start(name)
-        led.group.settle(expected)
+        led.await_owners()
 
 
 def _heartbeat(client: str, seconds: float) -> dict[str, Any]:

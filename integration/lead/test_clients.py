@@ -6,28 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     UNMODIFIED_CLIENTS,
     WITH_GO_OR_NODE,
     LedGroup,
-    leading,
+    leaders_in_all_racks,
+    led_group,
     live_group,
     wait_for_status,
-    wait_until_leading,
 )
-from integration.support.topics import create_topic, new_name
 from rack_traffic.advice import assigned_by_rackward
 from rackward.testing import Cluster
-
-PARTITIONS = 12
-REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]
-"""Leaders in all racks, four in each."""
-
-
-@pytest.fixture
-def topic(shared_three_brokers: Cluster) -> str:
-    return create_topic(shared_three_brokers, new_name("led"), REPLICAS)
 
 
 @pytest.fixture(
@@ -36,19 +25,15 @@ def topic(shared_three_brokers: Cluster) -> str:
         *(pytest.param(each, marks=pytest.mark.slow) for each in WITH_GO_OR_NODE),
     ]
 )
-def led(
-    request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
-) -> Iterator[LedGroup]:
-    client = (UNMODIFIED_CLIENTS | WITH_GO_OR_NODE)[request.param]
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
-        yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
+def led(request: pytest.FixtureRequest, shared_three_brokers: Cluster) -> Iterator[LedGroup]:
+    with led_group(shared_three_brokers, request.param, leaders_in_all_racks(3)) as group:
+        yield group
 
 
 def test_members_join_and_leave_and_leaders_move(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
-    with leading(shared_three_brokers, led.group.id) as leader:
-        wait_until_leading(leader)
+    with led.leading() as leader:
         led.start("a1", "b1", "c1")
         owned = led.settle()
         assert {name: len(tps) for name, tps in owned.items()} == {"a1": 4, "b1": 4, "c1": 4}

@@ -6,7 +6,7 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from urllib.request import urlopen
 
 import confluent_kafka
@@ -15,11 +15,10 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from integration.support.command_line import running
-from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.groups import everything_is_read
 from integration.support.leading import (
     MAPPING,
     SHORT_SESSION_SECONDS,
-    UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
     member_ids,
@@ -34,18 +33,6 @@ from rackward.lead.member import SESSION_SECONDS, GroupMember, LeadConnection
 from rackward.testing import Cluster
 from rackward.testing.broker_config import free_ports
 from tests.support.waiting import TEST_TIMEOUT, wait_until
-
-PARTITIONS = 12
-REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
-
-
-@pytest.fixture
-def led(shared_three_brokers: Cluster) -> Iterator[LedGroup]:
-    """A group without members yet."""
-    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
-        yield LedGroup(shared_three_brokers, group, topic, PARTITIONS)
 
 
 def test_another_process_takes_over_from_one_that_is_killed(
@@ -66,7 +53,7 @@ def test_another_process_takes_over_from_one_that_is_killed(
             leading(
                 shared_three_brokers, led.group.id, take_over=TakeOverPolicy(TakeOver.REMOVE)
             ) as second,
-            SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent,
+            SteadyProducer(shared_three_brokers, led.topic, led.partitions) as sent,
         ):
             wait_for_status(second, lambda each: each.state == "waiting", "it waits")
             assert second.status()[0].reason == "another rackward process leads the group"
@@ -93,7 +80,7 @@ def test_the_group_goes_on_without_a_suspended_process(
         try:
             # A rebalance that only ends without the process.
             led.start("a1")
-            led.group.settle({(led.topic, p) for p in range(PARTITIONS)})
+            led.await_owners()
             print(f"\nseconds until the group went on: {time.monotonic() - began:.1f}")
         finally:
             leader.process.send_signal(signal.SIGCONT)
@@ -108,7 +95,6 @@ def test_a_process_that_was_cut_off_leads_again(
 ) -> None:
     """While a rebalance waits for it: the worst moment."""
     caplog.set_level(logging.INFO, "rackward.lead")
-    expected = {(led.topic, p) for p in range(PARTITIONS)}
     policy = TakeOverPolicy(TakeOver.REMOVE)
     with membership_times(), Proxy() as proxy:
         with monkeypatch.context() as patched:
@@ -118,14 +104,14 @@ def test_a_process_that_was_cut_off_leads_again(
                 [led.group.id],
                 LeadOptions(host_racks=MAPPING, take_over=policy),
             )
-        with leader, SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent:
+        with leader, SteadyProducer(shared_three_brokers, led.topic, led.partitions) as sent:
             wait_until_leading(leader)
             led.start("c1", "b1")
             led.settle()
             proxy.cut()
             began = time.monotonic()
             led.start("a1")
-            led.group.settle(expected)
+            led.await_owners()
             went_on = time.monotonic() - began
             wait_for_status(leader, lambda each: not each.leads, "it knows that it does not lead")
             proxy.mend()
@@ -145,7 +131,7 @@ def test_a_process_that_was_cut_off_leads_again(
 
 
 def test_an_assignment_that_is_lost_on_its_way_is_made_again(
-    shared_three_brokers: Cluster, led: LedGroup, monkeypatch: pytest.MonkeyPatch
+    led: LedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers would wait for it for the rebalance time-out of the members: 300 s by default."""
     sync = GroupMember.sync
@@ -160,10 +146,7 @@ def test_an_assignment_that_is_lost_on_its_way_is_made_again(
         return await sync(member, assignments)
 
     monkeypatch.setattr(GroupMember, "sync", lose_first)
-    with leading(shared_three_brokers, led.group.id) as leader:
-        wait_until_leading(leader)
-        led.start("a1", "b1", "c1")
-        led.settle()
+    with led.leading("a1", "b1", "c1") as leader:
         assert lost
         wait_until_leading(leader)
 
@@ -176,10 +159,7 @@ def test_heartbeats_do_not_wait_for_metadata(
     async def never(connection: LeadConnection, *_: object) -> None:
         await connection.notifier()(TEST_TIMEOUT)
 
-    with leading(shared_three_brokers, led.group.id) as leader:
-        wait_until_leading(leader)
-        led.start("a1", "b1", "c1")
-        led.settle()
+    with led.leading("a1", "b1", "c1") as leader:
         before = member_ids(shared_three_brokers, led.group.id)
         monkeypatch.setattr(LeadConnection, "read_topics", never)
         time.sleep(SHORT_SESSION_SECONDS + 2.0)
@@ -190,10 +170,7 @@ def test_heartbeats_do_not_wait_for_metadata(
 def test_partitions_that_are_added_are_assigned(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
-    with leading(shared_three_brokers, led.group.id) as leader:
-        wait_until_leading(leader)
-        led.start("a1", "b1", "c1")
-        led.settle()
+    with led.leading("a1", "b1", "c1") as leader:
         with_admin(
             shared_three_brokers,
             lambda admin: admin.create_partitions(
@@ -207,7 +184,7 @@ def test_partitions_that_are_added_are_assigned(
 
 @pytest.mark.new_protocol
 def test_groups_that_cannot_be_led_are_refused(shared_three_brokers: Cluster) -> None:
-    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
+    topic = create_topic(shared_three_brokers, new_name("led"), [[0]])
     group = new_name("group")
     consumer = confluent_kafka.Consumer(
         {

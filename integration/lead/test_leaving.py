@@ -11,24 +11,17 @@ import signal
 
 import pytest
 
-from integration.support.clients import partitions_of
 from integration.support.command_line import running
-from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.groups import everything_is_read
 from integration.support.leading import (
+    CLIENTS,
     MAPPING_OPTION,
-    UNMODIFIED_CLIENTS,
-    WITH_GO_OR_NODE,
-    LedGroup,
+    led_group,
 )
-from integration.support.topics import SteadyProducer, create_topic, new_name
+from integration.support.topics import SteadyProducer
 from rackward.testing import Cluster
 
-PARTITIONS = 12
-REPLICAS = [[(p * 7) % 3] for p in range(PARTITIONS)]
-"""Leaders in all racks, four in each."""
-
 IN_CI = {"confluent-cooperative-sticky"}
-CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 
 @pytest.mark.parametrize(
@@ -55,31 +48,28 @@ def test_a_group_goes_on_without_the_process_that_led_it(
     Members send no rack: librdkafka's own `cooperative-sticky` assignor, which goes on alone, can
     swap two partitions for ever where they do.
     """
-    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-    expected = set(partitions_of(topic, PARTITIONS))
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=CLIENTS[client]) as group:
-        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS, sends_racks=False)
-        lead = ("lead", group.id, "--yes", "--json", "--mapping", MAPPING_OPTION)
+    with led_group(shared_three_brokers, client, sends_racks=False) as led:
+        lead = ("lead", led.group.id, "--yes", "--json", "--mapping", MAPPING_OPTION)
         with running(shared_three_brokers, *lead) as first:
             first.until(_is_leading)
             led.start("a1", "b1", "c1")
             led.settle()
             first.send(ways[0])
-        with SteadyProducer(shared_three_brokers, topic, PARTITIONS) as sent:
+        with SteadyProducer(shared_three_brokers, led.topic, led.partitions) as sent:
             led.start("a2")
-            group.settle(expected)
+            led.await_owners()
             led.stop("b1")
-            group.settle(expected)
+            led.await_owners()
             with running(shared_three_brokers, *lead, "--take-over", "remove") as second:
                 second.until(_is_leading)
                 led.settle()
                 second.send(ways[1])
             led.stop("a2")
-            group.settle(expected)
+            led.await_owners()
             led.start("b2")
-            group.settle(expected)
+            led.await_owners()
             sent.stop()
-            everything_is_read(group.reads_of, topic, sent)
+            everything_is_read(led.group.reads_of, led.topic, sent)
 
 
 def _is_leading(line: str) -> bool:

@@ -6,138 +6,74 @@ It is let go, leaders follow its members, and then it is led again. No record is
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from integration.lead.migrations import CLIENTS, migrate
-from integration.support.clients import MakeClient
 from integration.support.collecting import new_protocol
-from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.controllers import followed
+from integration.support.groups import everything_is_read
 from integration.support.leading import (
-    LedGroup,
-    leading,
+    leaders_in_all_racks,
+    led_group,
     live_group,
     wait_for_status,
     wait_until_leading,
 )
-from integration.support.racks import off_rack
-from integration.support.topics import SteadyProducer, create_topic, delete_topic, new_name
-from placement_core.locators import MetadataLocator
-from rackward.controller.config import FollowConfig
+from integration.support.topics import SteadyProducer, delete_topic
 from rackward.controller.leader_decision import Waiting
-from rackward.controller.leader_follower import LeaderFollower
-from rackward.kafka import connect
 from rackward.kafka.groups import GroupKind
 from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.testing import Cluster
-from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC, ElectionTimes
+from rackward.topics.pending_replicas import PENDING_REPLICAS_TOPIC
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 pytestmark = pytest.mark.new_protocol
 
-PARTITIONS = 12
-REPLICAS = [[(p * 7) % 3, (p * 7 + 1) % 3, (p * 7 + 2) % 3] for p in range(PARTITIONS)]
+REPLICAS = leaders_in_all_racks(3)
 CLASSIC_CLIENT = CLIENTS["confluent-cooperative-sticky"]
-
-
-class Elections:
-    """The record of elections in memory."""
-
-    elections: ElectionTimes | None = None
-
-    def write(self, records: Collection[ElectionTimes]) -> None:
-        (self.elections,) = records
-
-
-@contextmanager
-def following(cluster: Cluster, group: str) -> Iterator[LeaderFollower]:
-    """Have leaders follow the group, with short times, without a controller."""
-    config = FollowConfig((group,), min_rate=1.0, settle=1.0, rest=1.0, max_imbalance=2.0)
-    follower = LeaderFollower(config, MetadataLocator(), time.monotonic)
-    ended, records = threading.Event(), Elections()
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-                while not ended.wait(0.2):
-                    follower.run_once(admin, cast("Any", records))
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield follower
-    finally:
-        ended.set()
-        thread.join(TEST_TIMEOUT)
-    if errors:
-        raise errors[0]
-
-
-def restart(led: LedGroup, client: MakeClient) -> None:
-    """Restart the members with another client, one after the other."""
-    for name in sorted(led.racks):
-        led.stop(name)
-        led.start(name, client=client)
-        led.group.settle({(led.topic, p) for p in range(PARTITIONS)})
 
 
 def test_a_led_group_migrates_and_comes_back(
     shared_three_brokers: Cluster,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "rackward.lead")
     monkeypatch.setattr("rackward.lead.led_group.OUTSIDE_SECONDS", 0.5)
     cluster = shared_three_brokers
-    topic = create_topic(cluster, new_name("led"), REPLICAS)
+    policy = TakeOverPolicy(TakeOver.REMOVE)
     with (
-        ConsumerGroup(cluster, topics=[topic], client=CLASSIC_CLIENT) as group,
-        leading(cluster, group.id, take_over=TakeOverPolicy(TakeOver.REMOVE)) as leader,
-        SteadyProducer(cluster, topic, PARTITIONS) as sent,
+        led_group(cluster, CLASSIC_CLIENT, REPLICAS) as led,
+        SteadyProducer(cluster, led.topic, led.partitions) as sent,
+        led.leading("a1", "b1", "c1", take_over=policy) as leader,
     ):
-        led = LedGroup(cluster, group, topic, PARTITIONS)
-        wait_until_leading(leader)
-        led.start("a1", "b1", "c1")
-        led.settle()
-        with following(cluster, group.id) as follower:
+        with followed(
+            led, tmp_path, settle="1s", rest="1s", bound=1000, within=TEST_TIMEOUT
+        ) as running:
             wait_until(
-                lambda: follower.status.document()["waiting"] == Waiting.LOCAL,
+                lambda: running.status()["leaders"]["waiting"] == Waiting.LOCAL,
                 TEST_TIMEOUT,
                 "leaders of a led group need not move",
             )
-            assert follower.status.elections == 0
-            restart(led, new_protocol)
+            assert running.status()["leaders"]["elections_last_hour"] == 0
+            led.restart(new_protocol)
             status = wait_for_status(leader, lambda each: each.state == "refused", "it is let go")
             assert "once it is a classic group" in status.reason
-            wait_until(partial(is_local, led), TEST_TIMEOUT, "leaders follow its members")
-            found = live_group(cluster, group.id)
+            wait_until(led.is_followed, TEST_TIMEOUT, "leaders follow its members")
+            found = live_group(cluster, led.group.id)
             assert found.kind is GroupKind.CONSUMER
             assert {member.client_id for member in found.members} == {"a1", "b1", "c1"}
             said = [r for r in caplog.records if "state=refused" in r.getMessage()]
             assert [record.levelno for record in said] == [logging.WARNING]
-            restart(led, CLASSIC_CLIENT)
+            led.restart(CLASSIC_CLIENT)
             wait_until_leading(leader)
             led.settle()
         sent.stop()
-        everything_is_read(group.reads_of, topic, sent)
-
-
-def is_local(led: LedGroup) -> bool:
-    """Return whether every partition is owned once, in the rack of its leader."""
-    owned = {name: member.owned for name, member in led.group.members.items()}
-    return (
-        sum(map(len, owned.values())) == PARTITIONS and off_rack(led.cluster, owned, led.racks) == 0
-    )
+        everything_is_read(led.group.reads_of, led.topic, sent)
+    delete_topic(cluster, PENDING_REPLICAS_TOPIC)
 
 
 def test_members_of_the_new_protocol_replace_the_leader_alone(
@@ -146,17 +82,11 @@ def test_members_of_the_new_protocol_replace_the_leader_alone(
     """They join while it waits for consumers, and has made no assignment."""
     monkeypatch.setattr("rackward.lead.led_group.OUTSIDE_SECONDS", 0.5)
     cluster = shared_three_brokers
-    topic = create_topic(cluster, new_name("led"), REPLICAS)
-    with (
-        ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group,
-        leading(cluster, group.id) as leader,
-    ):
-        wait_until_leading(leader)
-        led = LedGroup(cluster, group, topic, PARTITIONS)
+    with led_group(cluster, new_protocol, REPLICAS) as led, led.leading() as leader:
         led.start("a1")
-        group.settle({(topic, p) for p in range(PARTITIONS)})
+        led.await_owners()
         wait_for_status(leader, lambda each: each.state == "refused", "it is let go")
-        assert live_group(cluster, group.id).kind is GroupKind.CONSUMER
+        assert live_group(cluster, led.group.id).kind is GroupKind.CONSUMER
 
 
 @pytest.mark.slow
@@ -166,7 +96,7 @@ def test_the_controller_needs_no_other_configuration(
     shared_three_brokers: Cluster, client: str, tmp_path: Path
 ) -> None:
     """Prints the figures; no record is lost."""
-    phases = migrate(shared_three_brokers, client, 3, PARTITIONS, tmp_path)
+    phases = migrate(shared_three_brokers, client, 3, len(REPLICAS), tmp_path)
     steady = [phase.local for phase in phases if phase.name in ("classic", "new protocol")]
     assert steady == [1.0] * 3
     delete_topic(shared_three_brokers, PENDING_REPLICAS_TOPIC)

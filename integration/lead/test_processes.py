@@ -6,37 +6,29 @@ import time
 from pathlib import Path
 
 from integration.support.controllers import RunningController
-from integration.support.groups import ConsumerGroup
-from integration.support.leading import UNMODIFIED_CLIENTS, LedGroup, membership_times
-from integration.support.topics import create_topic, new_name
+from integration.support.leading import LedGroup, membership_times
+from integration.support.topics import new_name
 from rackward.lead import GroupLeader
 from rackward.lead.member import IDLE_JOIN_CONNECTIONS
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-PARTITIONS = 12
-REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
 GROUPS = 200
 REST_SECONDS = 10.0
 
 
 def test_the_active_controller_leads_its_configured_groups(
-    shared_three_brokers: Cluster, tmp_path: Path
+    shared_three_brokers: Cluster, led: LedGroup, tmp_path: Path
 ) -> None:
-    topic = create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
-        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
-        with RunningController(
-            shared_three_brokers, tmp_path, lead={"groups": group.id}
-        ) as running:
-            leads = f'rackward_lead_leading{{group="{group.id}"}} 1.0'
-            wait_until(lambda: leads in running.metrics(), 2 * TEST_TIMEOUT, "the controller leads")
-            led.start("a1", "b1", "c1")
-            led.settle()
-            off_rack = f'rackward_lead_off_rack_partitions{{group="{group.id}"}} 0.0'
-            wait_until(lambda: off_rack in running.metrics(), TEST_TIMEOUT, "nothing is off-rack")
-            assert running.stop() == 130
+    group = led.group.id
+    with RunningController(shared_three_brokers, tmp_path, lead={"groups": group}) as running:
+        leads = f'rackward_lead_leading{{group="{group}"}} 1.0'
+        wait_until(lambda: leads in running.metrics(), 2 * TEST_TIMEOUT, "the controller leads")
+        led.start("a1", "b1", "c1")
+        led.settle()
+        off_rack = f'rackward_lead_off_rack_partitions{{group="{group}"}} 0.0'
+        wait_until(lambda: off_rack in running.metrics(), TEST_TIMEOUT, "nothing is off-rack")
+        assert running.stop() == 130
 
 
 def test_connections_do_not_grow_with_the_number_of_groups(shared_three_brokers: Cluster) -> None:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import pytest
 from kafka import errors as kafka_errors
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION
-from integration.support.groups import ConsumerGroup, everything_is_read
+from integration.support.groups import everything_is_read
 from integration.support.leading import (
     UNMODIFIED_CLIENTS,
     LedGroup,
     leading,
+    led_group,
     live_group,
     member_ids,
     wait_for_status,
     wait_until_leading,
 )
-from integration.support.topics import SteadyProducer, create_topic, new_name
+from integration.support.topics import SteadyProducer, new_name
 from rackward.kafka.groups import leads_for_rackward
-from rackward.lead import TakeOver, TakeOverPolicy, led_group
+from rackward.lead import TakeOver, TakeOverPolicy
 from rackward.lead.member import COORDINATOR_ERRORS, GroupMember, LeadConnection
 from rackward.lead.take_over import bucket, id_cost, members_ahead
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-PARTITIONS = 12
-REPLICAS = [[(p // 4) % 3] for p in range(PARTITIONS)]
+REPLICAS = [[(p // 4) % 3] for p in range(12)]
 """Leaders in all racks, four in each; range gives each member partitions of one rack."""
 
 STUCK_SECONDS = 30.0
@@ -39,29 +39,20 @@ or a member id that nobody uses, holds one of them up."""
 REMOVE = TakeOverPolicy(TakeOver.REMOVE, cool_down=5.0)
 
 
-@pytest.fixture
-def topic(shared_three_brokers: Cluster) -> str:
-    return create_topic(shared_three_brokers, new_name("led"), REPLICAS)
-
-
 @pytest.fixture(params=["confluent-cooperative-sticky", "kafka-python-roundrobin", "java-range"])
-def led(
-    request: pytest.FixtureRequest, shared_three_brokers: Cluster, topic: str
-) -> Iterator[LedGroup]:
+def led(request: pytest.FixtureRequest, shared_three_brokers: Cluster) -> Iterator[LedGroup]:
     """A running group, led by one of its consumers."""
-    client = UNMODIFIED_CLIENTS[request.param]
-    with ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group:
-        made = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
-        made.start("c1", "b1", "a1")
-        made.group.settle({(topic, p) for p in range(PARTITIONS)})
-        yield made
+    with led_group(shared_three_brokers, request.param, REPLICAS) as group:
+        group.start("c1", "b1", "a1")
+        group.await_owners()
+        yield group
 
 
 def test_the_leader_is_removed_and_nothing_is_lost(
     shared_three_brokers: Cluster, led: LedGroup
 ) -> None:
     before = member_ids(shared_three_brokers, led.group.id)
-    with SteadyProducer(shared_three_brokers, led.topic, PARTITIONS) as sent:
+    with SteadyProducer(shared_three_brokers, led.topic, led.partitions) as sent:
         time.sleep(1.0)
         began = time.monotonic()
         with leading(shared_three_brokers, led.group.id, take_over=REMOVE) as leader:
@@ -72,7 +63,7 @@ def test_the_leader_is_removed_and_nothing_is_lost(
             after = member_ids(shared_three_brokers, led.group.id)
             sent.stop()
             everything_is_read(led.group.reads_of, led.topic, sent)
-    gaps = [led.group.reads_of((led.topic, p)).longest_gap(began, ended) for p in range(PARTITIONS)]
+    gaps = [led.group.reads_of(tp).longest_gap(began, ended) for tp in led.tps]
     print(f"\nseconds without reading, by partition: {sorted(round(gap, 1) for gap in gaps)}")
     # Some consumers were removed and have new ids, and one more member leads.
     removed = len(before - after)
@@ -200,57 +191,45 @@ def test_two_that_take_over_do_not_remove_each_other(
 
 
 def test_a_process_that_has_left_does_not_stop_the_next(
-    shared_three_brokers: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    shared_three_brokers: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer leads after the first process has left, and the second knows that it has left.
 
     Of two processes, the one with the lower member id takes the group over.
     """
-    monkeypatch.setattr(led_group, "ID_TRIES", 1000)
-    client = UNMODIFIED_CLIENTS["confluent-cooperative-sticky"]
+
+    def low(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
+        return id_cost(candidate, others, mode) + (candidate[-36] > "7")
+
+    def high_and_last(candidate: str, *_: object) -> int:
+        return (bucket(candidate, 16) < 15) + (candidate[-36] < "8")
+
+    monkeypatch.setattr("rackward.lead.led_group.ID_TRIES", 1000)
+    monkeypatch.setattr("rackward.lead.led_group.id_cost", low)
     with (
-        ExitStack() as stack,
-        ConsumerGroup(shared_three_brokers, topics=[topic], client=client) as group,
+        led_group(shared_three_brokers, replicas=REPLICAS) as led,
+        led.leading("c1", "b1", "a1", take_over=REMOVE) as first,
     ):
-        led = LedGroup(shared_three_brokers, group, topic, PARTITIONS)
-
-        def low(candidate: str, others: Sequence[str], mode: TakeOver) -> int:
-            return id_cost(candidate, others, mode) + (candidate[-36] > "7")
-
-        def high_and_last(candidate: str, *_: object) -> int:
-            return (bucket(candidate, 16) < 15) + (candidate[-36] < "8")
-
-        monkeypatch.setattr(led_group, "id_cost", low)
-        first = stack.enter_context(leading(shared_three_brokers, group.id, take_over=REMOVE))
-        wait_until_leading(first)
-        led.start("c1", "b1", "a1")
-        led.settle()
-        monkeypatch.setattr(led_group, "id_cost", high_and_last)
-        second = stack.enter_context(leading(shared_three_brokers, group.id, take_over=REMOVE))
-        wait_for_status(second, lambda each: each.state == "waiting", "it waits")
-        first.stop()
-        wait_until_leading(second)
-        led.settle()
+        monkeypatch.setattr("rackward.lead.led_group.id_cost", high_and_last)
+        with leading(shared_three_brokers, led.group.id, take_over=REMOVE) as second:
+            wait_for_status(second, lambda each: each.state == "waiting", "it waits")
+            first.stop()
+            wait_until_leading(second)
+            led.settle()
 
 
 @pytest.mark.parametrize("client", sorted(UNMODIFIED_CLIENTS))
-def test_a_member_in_waiting_does_no_harm(
-    shared_three_brokers: Cluster, topic: str, client: str
-) -> None:
+def test_a_member_in_waiting_does_no_harm(shared_three_brokers: Cluster, client: str) -> None:
     """The consumers' own leader assigns everything, to members that read."""
-    expected = {(topic, p) for p in range(PARTITIONS)}
-    with ConsumerGroup(
-        shared_three_brokers, topics=[topic], client=UNMODIFIED_CLIENTS[client]
-    ) as group:
-        group.start("a1", "a")
-        group.settle(expected)
-        with leading(shared_three_brokers, group.id) as leader:
+    with led_group(shared_three_brokers, client, REPLICAS) as led:
+        led.start("a1")
+        led.await_owners()
+        with leading(shared_three_brokers, led.group.id) as leader:
             wait_for_status(leader, lambda each: each.state in ("waiting", "outside"), "it waits")
-            group.start("b1", "b")
-            owned = group.settle(expected)
-            assert all(owned.values())
+            led.start("b1")
+            assert all(led.await_owners().values())
             outside = "roundrobin" in client
             assert leader.status()[0].state == ("outside" if outside else "waiting")
-            found = live_group(shared_three_brokers, group.id)
+            found = live_group(shared_three_brokers, led.group.id)
             assert (found.leader, len(found.waiting)) == (None, 0 if outside else 1)
             assert len(found.members) == 2

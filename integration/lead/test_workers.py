@@ -12,16 +12,16 @@ from urllib.request import urlopen
 import pytest
 
 from integration.support.command_line import Running, running
-from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     MAPPING_OPTION,
-    UNMODIFIED_CLIENTS,
     LedGroup,
+    leaders_in_all_racks,
     leading,
+    led_group,
     member_ids,
     wait_until_leading,
 )
-from integration.support.topics import create_topic, new_name
+from integration.support.topics import new_name
 from rackward.kafka.groups import leads_for_rackward
 from rackward.lead.member import SESSION_SECONDS
 from rackward.lead.take_over import bucket
@@ -30,23 +30,20 @@ from rackward.testing import Cluster
 from rackward.testing.broker_config import free_ports
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
-PARTITIONS = 6
-REPLICAS = [[(p // 2) % 3] for p in range(PARTITIONS)]
+REPLICAS = leaders_in_all_racks(partitions=6)
 BUCKETS = 16
 """Of the brokers' map of a small group."""
 CANDIDATES = 20
 GROUPS_PER_PROCESS = 2
 
 
-def led_group(stack: ExitStack, cluster: Cluster, name: str, client: str) -> LedGroup:
+def group_of(stack: ExitStack, cluster: Cluster, name: str, client: str) -> LedGroup:
     """Return a group of that name without members yet."""
-    topic = create_topic(cluster, name, REPLICAS)
-    make = UNMODIFIED_CLIENTS[client]
-    group = stack.enter_context(ConsumerGroup(cluster, topics=[topic], client=make))
-    group.id = name
     # librdkafka's own cooperative-sticky assignor, which leads first, can swap two partitions for
     # ever if members send racks.
-    return LedGroup(cluster, group, topic, PARTITIONS, sends_racks=False)
+    led = stack.enter_context(led_group(cluster, client, REPLICAS, sends_racks=False))
+    led.group.id = name
+    return led
 
 
 def has_early_consumer(cluster: Cluster, group: str) -> bool:
@@ -65,7 +62,7 @@ def test_a_group_goes_over_in_one_rebalance(
     names = iter((one, two))
     monkeypatch.setattr("rackward.lead.leader.worker_client_id", lambda *_: next(names))
     with ExitStack() as stack:
-        led = led_group(stack, shared_three_brokers, name, "confluent-range")
+        led = group_of(stack, shared_three_brokers, name, "confluent-range")
         first = stack.enter_context(leading(shared_three_brokers, name, worker_group=workers))
         wait_until_leading(first)
         led.start("a1", "b1")
@@ -137,7 +134,7 @@ def test_the_groups_of_a_killed_process_are_led_by_the_other(
         mine = {worker: [n for n in names if owner_of(n, known) == worker] for worker in known}
         chosen = [name for owned in mine.values() for name in owned[:GROUPS_PER_PROCESS]]
         groups = [
-            led_group(stack, shared_three_brokers, name, "confluent-cooperative-sticky")
+            group_of(stack, shared_three_brokers, name, "confluent-cooperative-sticky")
             for name in chosen
         ]
         for group in groups:

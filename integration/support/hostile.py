@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -11,6 +10,7 @@ from kafka import errors as kafka_errors
 from assignors.consumer_protocol import SubscriptionReader
 from rackward.lead.member import GroupMember, LeadConnection
 from rackward.testing import Cluster
+from tests.support.kafka_python import subscription_bytes
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -80,16 +80,4 @@ def subscription(
     topics: Sequence[str], owned: Mapping[str, Sequence[int]], generation: int
 ) -> bytes:
     """Return a ConsumerProtocolSubscription of version 2, which has no rack."""
-
-    def string(text: str) -> bytes:
-        return struct.pack(">h", len(text)) + text.encode()
-
-    listed = b"".join(map(string, topics))
-    claims = b"".join(
-        string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-        for topic, numbers in owned.items()
-    )
-    return (
-        struct.pack(">hi", 2, len(topics)) + listed + struct.pack(">i", -1)
-        + struct.pack(">i", len(owned)) + claims + struct.pack(">i", generation)
-    )  # fmt: skip
+    return subscription_bytes(topics, version=2, owned=owned, generation=generation, user_data=None)

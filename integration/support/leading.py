@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from integration.support.clients import (
     KafkaPython,
     MakeClient,
     PartitionId,
+    partitions_of,
 )
 from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
@@ -34,8 +35,8 @@ from integration.support.program_clients import (
     Java,
     KafkaJS,
 )
-from integration.support.racks import shortfall
-from integration.support.topics import described
+from integration.support.racks import off_rack, shortfall
+from integration.support.topics import create_topic, described, new_name
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import find_groups
 from rackward.kafka import connect
@@ -81,6 +82,8 @@ WITH_GO_OR_NODE: dict[str, MakeClient] = {
     "kafkajs-roundrobin": KafkaJS(),
 }
 """Such consumers that need Go, or Node and npm, which need not be installed."""
+
+CLIENTS = UNMODIFIED_CLIENTS | WITH_GO_OR_NODE
 
 MAPPING_OPTION = ",".join(f"{rack}{n}={rack}" for rack in "abc" for n in range(10))
 MAPPING = HostRacks.parse_option("--mapping", MAPPING_OPTION)
@@ -162,6 +165,27 @@ def live_group(cluster: Cluster, group: str) -> Group:
         return find_groups(admin, cluster.racks, [group])[group]
 
 
+def leaders_in_all_racks(replicas: int = 1, partitions: int = 12) -> list[list[int]]:
+    """Return rows of replicas on three brokers, whose racks lead as many partitions each."""
+    return [[(p * 7 + n) % 3 for n in range(replicas)] for p in range(partitions)]
+
+
+@contextmanager
+def led_group(
+    cluster: Cluster,
+    client: MakeClient | str = "confluent-cooperative-sticky",
+    replicas: Sequence[list[int]] = tuple(leaders_in_all_racks()),
+    *,
+    sends_racks: bool = True,
+    **settings: Any,
+) -> Iterator[LedGroup]:
+    """Yield a group without members on a new topic; ``client`` may be a name in CLIENTS."""
+    topic = create_topic(cluster, new_name("led"), replicas)
+    make = CLIENTS[client] if isinstance(client, str) else client
+    with ConsumerGroup(cluster, topics=[topic], client=make, **settings) as group:
+        yield LedGroup(cluster, group, topic, len(replicas), sends_racks)
+
+
 @dataclass
 class LedGroup:
     """A group of stock consumers on one topic, whose assignments must be optimal."""
@@ -174,6 +198,32 @@ class LedGroup:
     """Whether members send their racks, or the process that leads must know them."""
     racks: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def tps(self) -> set[PartitionId]:
+        """The partitions of the topic."""
+        return set(partitions_of(self.topic, self.partitions))
+
+    @property
+    def ids(self) -> list[str]:
+        """The name of the group."""
+        return [self.group.id]
+
+    def is_followed(self) -> bool:
+        """Return whether every partition is owned once, in the rack of its leader."""
+        owned = {name: member.owned for name, member in self.group.members.items()}
+        count = sum(map(len, owned.values()))
+        return count == self.partitions and off_rack(self.cluster, owned, self.racks) == 0
+
+    @contextmanager
+    def leading(self, *names: str, **settings: Any) -> Iterator[GroupLeader]:
+        """Lead the group in the block, see `leading`, and then start these members."""
+        with leading(self.cluster, self.group.id, **settings) as leader:
+            wait_until_leading(leader)
+            if names:
+                self.start(*names)
+                self.settle()
+            yield leader
+
     def start(self, *names: str, **settings: Any) -> None:
         """Start members; the first letter of a name is the rack."""
         for name in names:
@@ -185,14 +235,24 @@ class LedGroup:
         self.group.stop(name)
         del self.racks[name]
 
+    def restart(self, client: MakeClient) -> None:
+        """Restart the members with another client, one after the other."""
+        for name in sorted(self.racks):
+            self.stop(name)
+            self.start(name, client=client)
+            self.await_owners()
+
+    def await_owners(self) -> dict[str, frozenset[PartitionId]]:
+        """Wait until the group owns every partition once."""
+        return self.group.settle(self.tps)
+
     def settle(self, within: float = TEST_TIMEOUT) -> dict[str, frozenset[PartitionId]]:
         """Wait until the group owns every partition once, and as few as possible off-rack."""
-        expected = {(self.topic, partition) for partition in range(self.partitions)}
         last: dict[str, frozenset[PartitionId]] = {}
 
         def optimal() -> bool:
             nonlocal last
-            last = self.group.settle(expected, within=within)
+            last = self.group.settle(self.tps, within=within)
             return not self.shortfall(last)
 
         wait_until(optimal, within, "the assignment is optimal")

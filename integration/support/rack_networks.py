@@ -109,11 +109,11 @@ class RackNetworks(DockerCluster):
         mbean = "kafka.server:type=replica-fetcher-metrics,broker-id=*,fetcher-id=*"
         found: Counter[tuple[int, int]] = Counter()
         for node in self._nodes.values():
-            by_fetcher = jolokia._read(node.agent_port, mbean, "incoming-byte-total", 30)
+            by_fetcher = jolokia.read(node.agent_port, mbean, jolokia.BYTES_IN)
             for name, values in by_fetcher.items():
                 leader = re.search(r"broker-id=(\d+)", name)
                 assert leader is not None
-                found[int(leader[1]), node.id] += int(values["incoming-byte-total"])
+                found[int(leader[1]), node.id] += int(values[jolokia.BYTES_IN])
         return found
 
     def start_client(self, rack: str, config: ClientConfig) -> Client:
@@ -124,7 +124,7 @@ class RackNetworks(DockerCluster):
                 ["sleep", "infinity"],
                 detach=True,
                 network=self._network_of(rack),
-                labels=self._labels(),
+                labels=self._labels,
             )
             container.reload()
         settings = container.attrs["NetworkSettings"]
@@ -147,7 +147,7 @@ class RackNetworks(DockerCluster):
                 pool = IPAMPool(subnet=f"{subnet}.0/24", iprange=f"{subnet}.128/25")
                 engine.networks.create(
                     self._network_of(rack),
-                    labels=self._labels(),
+                    labels=self._labels,
                     ipam=IPAMConfig(pool_configs=[pool]),
                 )
 

@@ -35,7 +35,7 @@ from integration.support.topics import committed, with_admin
 from placement_core import ClusterView, TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.collector import ClusterResult, Collector, HostRacks, ParquetSink
-from rackward.collector.collector import collector_id
+from rackward.collector.snapshot import collector_id
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 

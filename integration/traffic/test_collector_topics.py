@@ -25,7 +25,7 @@ from integration.support.topics import create_topic, fill, new_name
 from placement_core import TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
 from rackward.collector import (
-    HostRacks,
+    ClusterSource,
     ParquetSink,
     Patterns,
     Selection,
@@ -109,19 +109,12 @@ def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(
 ) -> None:
     victim = layout(cluster, topic).known_leaders[TopicPartition(topic, 0)]
     selection = Selection(Patterns([f"{topic}-group"]), Patterns([topic]))
+    source = ClusterSource("here", {}, selection)
     with connect({"bootstrap.servers": cluster.bootstrap("a")}, timeout=TEST_TIMEOUT) as admin:
         send = admin.send
 
         def take() -> Snapshot:
-            return take_snapshot(
-                admin,
-                "here",
-                selection,
-                HostRacks(),
-                lambda: None,
-                "collector",
-                lambda host: [host],
-            )
+            return take_snapshot(admin, source, lambda: None, lambda host: [host])
 
         def send_to_victim_briefly(operation: str, request: Any, **options: Any) -> Any:
             if options.get("node") == victim:

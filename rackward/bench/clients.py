@@ -28,7 +28,6 @@ from assignors.kafka_python import (
     install,
     read_from_nearest,
 )
-from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from placement_core import TopicPartition
 from rackward.bench.strategies import Client, Strategy
 from rackward.testing.errors import requires_extra
@@ -51,7 +50,7 @@ class MemberSpec:
     """The configuration of a member.
 
     ``topics`` are those that it subscribes to. ``refresh`` is when rackward's assignors rebalance
-    after leaders have moved; None: their default. ``weights`` are a topic's traffic per partition.
+    after leaders have moved. ``weights`` are a topic's traffic per partition.
     """
 
     name: str
@@ -60,13 +59,8 @@ class MemberSpec:
     group: str
     bootstrap: str
     strategy: Strategy
-    refresh: RefreshPolicy | None = None
-    weights: Mapping[str, float] | None = None
-
-    @property
-    def refresh_policy(self) -> RefreshPolicy:
-        """The policy of rackward's assignors."""
-        return self.refresh or DEFAULT_REFRESH_POLICY
+    refresh: RefreshPolicy
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +141,7 @@ class KafkaPythonConsumer:
             even = {"balance": "bytes", "weights": spec.weights}
             assignor = _OWN_KAFKA_PYTHON_ASSIGNORS[name](
                 rack=spec.rack,
-                refresh=spec.refresh_policy,
+                refresh=spec.refresh,
                 **(even if spec.strategy.balance == "bytes" else {}),
             )
         else:
@@ -278,7 +272,7 @@ class ConfluentConsumer:
             config["client.rack"] = spec.rack
         if strategy.is_rackward and not strategy.led:
             self._consumer: Any = assignors.confluent.Consumer(
-                {**config, "rackward.refresh": spec.refresh_policy}
+                {**config, "rackward.refresh": spec.refresh}
             )
         else:
             self._consumer = confluent_kafka.Consumer(config)
@@ -341,9 +335,7 @@ class AIOKafkaConsumer:
                 client_id=spec.name,
                 group_id=spec.group,
                 partition_assignment_strategy=(
-                    LeaderRackAwareCooperativeStickyAssignor(
-                        rack=spec.rack, refresh=spec.refresh_policy
-                    ),
+                    LeaderRackAwareCooperativeStickyAssignor(rack=spec.rack, refresh=spec.refresh),
                 ),
                 auto_offset_reset="earliest",
                 auto_commit_interval_ms=1000,

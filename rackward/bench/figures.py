@@ -20,25 +20,11 @@ from rack_traffic.what_if.cases import (
 from rackward.bench.clients import Read
 from rackward.bench.groups import Assignment
 from rackward.bench.strategies import Producers, Strategy
-from rackward.bench.traffic import TrafficMatrix
 
 BURST_SECONDS = 1.5
 """Changes of members' assignments that are no further apart belong to one rebalance."""
 
-# ---- What crosses racks, and what moved.
-
-
-def cross_rack_bytes(matrix: TrafficMatrix) -> int:
-    """Return the bytes sent from a broker in one rack to members in another."""
-    return sum(size for (reader, broker), size in matrix.items() if reader != broker)
-
-
-def nested(matrix: TrafficMatrix) -> dict[str, dict[str, int]]:
-    """Return the bytes as they are in a `Result`."""
-    rows: dict[str, dict[str, int]] = {}
-    for (reader, broker), size in sorted(matrix.items()):
-        rows.setdefault(reader, {})[broker] = size
-    return rows
+# ---- What moved, and the optimum.
 
 
 def moved_partitions(before: Assignment, after: Assignment) -> int:

@@ -19,13 +19,12 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from assignors import RefreshPolicy
 from placement_core import TopicPartition
 from rackward.bench import BenchError
 from rackward.bench.clients import MemberSpec, Read, open_consumer
@@ -131,23 +130,9 @@ class GroupProcess:
             self._process.start()
         child_pipe.close()
 
-    def join(
-        self,
-        member: str,
-        rack: str,
-        bootstrap: str,
-        topics: tuple[str, ...],
-        refresh: RefreshPolicy | None = None,
-        weights: Mapping[str, float] | None = None,
-    ) -> None:
-        """Start a member in ``rack`` that bootstraps from ``bootstrap``.
-
-        For ``refresh`` and ``weights`` see `MemberSpec`.
-        """
-        spec = MemberSpec(
-            member, rack, topics, self.group, bootstrap, self.strategy, refresh, weights
-        )
-        self._request("join", spec)
+    def join(self, member: MemberSpec) -> None:
+        """Start a member."""
+        self._request("join", member)
 
     def leave(self, member: str) -> None:
         """Let a member leave the group."""
@@ -279,7 +264,7 @@ class _Member(threading.Thread):
         self._numbers = numbers
         self._leaving = threading.Event()
         self._last_change = time.monotonic()
-        self._state = MemberState(frozenset(), False, 0, 0.0, {})
+        self._partitions: frozenset[int] = frozenset()
         self._revoked = 0
         self._positions: dict[int, int] = {}
 
@@ -289,8 +274,8 @@ class _Member(threading.Thread):
 
     def state(self) -> MemberState:
         """Return the present state."""
-        return replace(
-            self._state,
+        return MemberState(
+            self._partitions,
             joined=bool(self.changes),
             revoked=self._revoked,
             quiet_seconds=time.monotonic() - self._last_change,
@@ -305,10 +290,7 @@ class _Member(threading.Thread):
                 while not self._leaving.is_set():
                     for read in consumer.poll():
                         self._record(read)
-                    self._state = replace(
-                        self._state,
-                        partitions=frozenset(self._numbers[tp] for tp in consumer.assignment()),
-                    )
+                    self._partitions = frozenset(self._numbers[tp] for tp in consumer.assignment())
             finally:
                 consumer.close()
         except BaseException as error:

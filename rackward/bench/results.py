@@ -93,6 +93,18 @@ Matrix = dict[str, dict[str, int]]
 """Rack of the readers, or of the producers, to rack of the brokers to bytes."""
 
 
+def total_of(matrix: Matrix) -> int:
+    """Return all bytes."""
+    return sum(size for row in matrix.values() for size in row.values())
+
+
+def crossing_of(matrix: Matrix) -> int:
+    """Return the bytes between clients in one rack and brokers in another."""
+    return sum(
+        size for client, row in matrix.items() for rack, size in row.items() if rack != client
+    )
+
+
 class StepResult(msgspec.Struct, frozen=True):
     """A strategy in one step.
 
@@ -164,17 +176,17 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     @property
     def total_bytes(self) -> int:
         """All bytes sent to the members."""
-        return _total(self.bytes)
+        return total_of(self.bytes)
 
     @property
     def crossing_bytes(self) -> int:
         """Bytes sent to members in another rack."""
-        return _crossing(self.bytes)
+        return crossing_of(self.bytes)
 
     @property
     def written_crossing_share(self) -> float:
         """Share (0 to 1) of the producers' bytes that crossed racks."""
-        return _crossing(self.written) / _total(self.written) if self.written else 0.0
+        return crossing_of(self.written) / total_of(self.written) if self.written else 0.0
 
     @property
     def crossing_share(self) -> float:
@@ -207,16 +219,6 @@ class Result(msgspec.Struct, frozen=True, tag="result", tag_field="kind"):
     def partition_range(self) -> tuple[int, int]:
         """Partitions per member, minimum and maximum, in the step where they differ most."""
         return widest((step.min_partitions, step.max_partitions) for step in self.steps)
-
-
-def _total(matrix: Matrix) -> int:
-    return sum(size for row in matrix.values() for size in row.values())
-
-
-def _crossing(matrix: Matrix) -> int:
-    return sum(
-        size for client, row in matrix.items() for rack, size in row.items() if rack != client
-    )
 
 
 def widest(ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -18,19 +18,19 @@ from pathlib import Path
 from random import Random
 
 from assignors import RefreshPolicy
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from partitioners.kafka_python import RackAwarePartitioner
 from placement_core import ClusterView, RackwardError, TopicPartition
 from placement_core.leaders import ConsumerDemand, WriterDemand, plan_leaders
 from rack_traffic.what_if.cases import GroupCase, ScenarioMetrics
 from rackward.bench import BenchError
+from rackward.bench.clients import MemberSpec
 from rackward.bench.figures import (
     MemberInfo,
     bursts,
-    cross_rack_bytes,
     divided_at_change,
     group_case,
     moved_partitions,
-    nested,
     optimum,
     predicted,
     predicted_writes,
@@ -38,14 +38,22 @@ from rackward.bench.figures import (
 )
 from rackward.bench.groups import GroupProcess, GroupReport
 from rackward.bench.java import JavaProducer
-from rackward.bench.results import Options, Result, ResultFolder, StepResult, widest
+from rackward.bench.results import (
+    Matrix,
+    Options,
+    Result,
+    ResultFolder,
+    StepResult,
+    crossing_of,
+    total_of,
+    widest,
+)
 from rackward.bench.strategies import Producers, Strategy, select_strategies
 from rackward.bench.traffic import (
     RECORD_BYTES,
     BackgroundProducer,
     BrokerMeter,
     Sent,
-    TrafficMatrix,
     client_rack,
     client_racks,
 )
@@ -248,7 +256,7 @@ class Checkpoint:
     sizes: Sequence[int]
     offsets: Sequence[int]
     reports: Mapping[str, GroupReport]
-    matrices: Mapping[str, TrafficMatrix] = field(default_factory=dict)
+    matrices: Mapping[str, Matrix] = field(default_factory=dict)
 
 
 class StrategyRun:
@@ -292,8 +300,8 @@ class StrategyRun:
         cases = [self._case(number, after, growth) for number in range(len(self.groups))]
         metrics = [predicted(self.strategy, case) for case in cases]
         matrices = before.matrices[self.slot], after.matrices[self.slot]
-        bytes_before, bytes_after = (sum(matrix.values()) for matrix in matrices)
-        crossing_before, crossing_after = map(cross_rack_bytes, matrices)
+        bytes_before, bytes_after = map(total_of, matrices)
+        crossing_before, crossing_after = map(crossing_of, matrices)
         fewest, most = widest((group.min_partitions, group.max_partitions) for group in metrics)
         self.steps.append(
             StepResult(
@@ -345,7 +353,7 @@ class StrategyRun:
             groups=len(self.groups),
             members=sum(map(len, batch.workload.groups)),
             partitions=len(self._partitions),
-            bytes=nested(last.matrices[self.slot]),
+            bytes=last.matrices[self.slot],
             steps=self.steps,
             spread=round(self._spread, 4),
             revoked=sum(
@@ -355,7 +363,7 @@ class StrategyRun:
             rebalances=sum(bursts(history.changes, began) for history in histories),
             records_read=sum(records for records, _ in reads),
             longest_pause=round(max(pause for _, pause in reads), 3),
-            written=nested(last.matrices.get(PRODUCER, {})),
+            written=last.matrices.get(PRODUCER, {}),
             predicted_written_share=round(predicted_written_share, 4),
         )
 
@@ -387,8 +395,7 @@ def _read_bytes(before: Mapping[int, int], after: Mapping[int, int], now: Checkp
 class BatchRunner:
     """A batch. Starts the processes of its groups, which import for seconds; `close` ends them.
 
-    ``refresh`` is when rackward's assignors rebalance after leaders have moved; None: their
-    default.
+    ``refresh`` is when rackward's assignors rebalance after leaders have moved.
     """
 
     def __init__(
@@ -397,7 +404,7 @@ class BatchRunner:
         options: Options,
         logs: Path,
         log: Log,
-        refresh: RefreshPolicy | None = None,
+        refresh: RefreshPolicy = DEFAULT_REFRESH_POLICY,
     ) -> None:
         self._batch = batch
         self._workload = batch.workload
@@ -617,12 +624,21 @@ class BatchRunner:
         self._settle()
 
     def _join(self, run: StrategyRun, group: GroupProcess, name: str, member: MemberInfo) -> None:
-        bootstrap = self._cluster.bootstrap(client_rack(run.slot, member.rack))
-        weights = {
-            self._topic(shape.name): shape.traffic / count
-            for shape, count in zip(self._workload.topics, self._counts, strict=True)
-        }
-        group.join(name, member.rack, bootstrap, member.topics, self._refresh, weights)
+        group.join(
+            MemberSpec(
+                name,
+                member.rack,
+                member.topics,
+                group.group,
+                self._cluster.bootstrap(client_rack(run.slot, member.rack)),
+                run.strategy,
+                self._refresh,
+                weights={
+                    self._topic(shape.name): shape.traffic / count
+                    for shape, count in zip(self._workload.topics, self._counts, strict=True)
+                },
+            )
+        )
 
     def _lead(self, run: StrategyRun, cleanup: ExitStack) -> None:
         """Lead the strategy's groups, once each has a member."""
@@ -706,15 +722,11 @@ class BatchRunner:
                 )
             self._tick()
             with suppress(RackwardError):
-                if self._has_other_leaders(broker):
-                    offsets = self._log_offsets(self._view())
+                view = self._view()
+                if broker not in view.known_leaders.values():
+                    offsets = self._log_offsets(view)
         # One more record than there is, so that writing is possible again, too.
         self._wait_until_read([offset + 1 for offset in offsets], RESUME_TIMEOUT)
-
-    def _has_other_leaders(self, broker: int) -> bool:
-        """Whether every partition has a leader other than ``broker``."""
-        leaders = self._view().known_leaders
-        return len(leaders) == len(self._partitions) and broker not in leaders.values()
 
     def _restart_broker(self) -> None:
         """Start the broker and elect it for its former partitions, as Kafka would in time."""

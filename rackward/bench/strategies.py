@@ -92,9 +92,9 @@ class Strategy:
 _PYTHON, _CONFLUENT, _AIOKAFKA, _JAVA = Client
 _RACKWARD = functools.partial(Strategy, is_rackward=True)
 _FOLLOWERS = functools.partial(Strategy, follower_fetching=True)
-_PRODUCERS = functools.partial(
-    Strategy, client=_PYTHON, assignor=COOPERATIVE_STICKY, is_rackward=True
-)
+_LED = functools.partial(_RACKWARD, assignor="cooperative-sticky", led=True)
+_OWN = functools.partial(_RACKWARD, client=_PYTHON, assignor=COOPERATIVE_STICKY)
+_STOCK = functools.partial(Strategy, client=_PYTHON, assignor="cooperative-sticky")
 _STRATEGIES = [
     *(
         Strategy(f"kafka-python-{name}", f"kafka-python {name}", _PYTHON, name)
@@ -112,32 +112,14 @@ _STRATEGIES = [
         Strategy(f"brokers-{name}", f"brokers' {name} (KIP-848)", _CONFLUENT, name, by_brokers=True)
         for name in ("uniform", "range")
     ),
-    _RACKWARD("rackward-kafka-python", "rackward, kafka-python", _PYTHON, COOPERATIVE_STICKY),
+    _OWN("rackward-kafka-python", "rackward, kafka-python"),
     _RACKWARD("rackward-range", "rackward Range, kafka-python", _PYTHON, RANGE),
     _RACKWARD("rackward-confluent", "rackward, confluent", _CONFLUENT, COOPERATIVE_STICKY),
     _RACKWARD("rackward-aiokafka", "rackward, aiokafka", _AIOKAFKA, COOPERATIVE_STICKY),
-    _RACKWARD("rackward-led-java", "rackward lead, Java", _JAVA, "cooperative-sticky", led=True),
-    _RACKWARD(
-        "rackward-led-confluent",
-        "rackward lead, confluent",
-        _CONFLUENT,
-        "cooperative-sticky",
-        led=True,
-    ),
-    _RACKWARD(
-        "rackward-layout",
-        "rackward after a leader layout",
-        _PYTHON,
-        COOPERATIVE_STICKY,
-        leader_layout=True,
-    ),
-    Strategy(
-        "rackward-nearest",
-        "rackward's nearest replica, kafka-python",
-        _PYTHON,
-        "cooperative-sticky",
-        nearest=True,
-    ),
+    _LED("rackward-led-java", "rackward lead, Java", _JAVA),
+    _LED("rackward-led-confluent", "rackward lead, confluent", _CONFLUENT),
+    _OWN("rackward-layout", "rackward after a leader layout", leader_layout=True),
+    _STOCK("rackward-nearest", "rackward's nearest replica, kafka-python", nearest=True),
     *(
         _FOLLOWERS(
             f"followers-confluent-{name}", f"confluent {name}, follower fetching", _CONFLUENT, name
@@ -150,30 +132,28 @@ _STRATEGIES = [
         _JAVA,
         "cooperative-sticky",
     ),
-    Strategy(
+    _STOCK(
         "producers-stock",
         "kafka-python's partitioner and cooperative-sticky",
-        _PYTHON,
-        "cooperative-sticky",
         producers=Producers.STOCK,
     ),
-    _PRODUCERS(
+    _OWN(
         "producers-java",
         "Java's rack-aware partitioner (KIP-1123), rackward's assignor",
         producers=Producers.JAVA,
     ),
-    _PRODUCERS(
+    _OWN(
         "producers-rackward",
         "rackward's partitioner and assignor",
         producers=Producers.RACKWARD,
     ),
-    _PRODUCERS(
+    _OWN(
         "producers-layout",
         "rackward's, after a leader layout",
         producers=Producers.RACKWARD,
         leader_layout=True,
     ),
-    _PRODUCERS(
+    _OWN(
         "producers-bytes",
         "rackward's, after a leader layout, members even in bytes",
         producers=Producers.RACKWARD,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from kafka import KafkaProducer
@@ -15,11 +15,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from placement_core import TopicPartition
 from rackward.bench import BenchError
+from rackward.bench.results import Matrix
 
 RECORD_BYTES = 4096
-
-TrafficMatrix = Mapping[tuple[str, str], int]
-"""(rack of the reading member or of the producer, rack of the broker) to bytes."""
 
 # ---- What is written.
 
@@ -152,18 +150,19 @@ class BrokerMeter:
     ) -> None:
         self._count = count
         self._racks = racks
-        self._total: dict[str, Counter[tuple[str, str]]] = {}
+        self._total: dict[str, Matrix] = {}
         self._last = dict(count())
 
-    def read(self, groups: Iterable[str], /) -> dict[str, TrafficMatrix]:
+    def read(self, groups: Iterable[str], /) -> dict[str, Matrix]:
         """Return the bytes so far of these groups."""
         for counter, size in self._count().items():
             label, broker = counter
             group, reader_rack = label.split(":", 1)
-            matrix = self._total.setdefault(group, Counter())
-            matrix[reader_rack, self._racks[broker]] += size - self._last.get(counter, 0)
+            row = self._total.setdefault(group, {}).setdefault(reader_rack, {})
+            rack = self._racks[broker]
+            row[rack] = row.get(rack, 0) + size - self._last.get(counter, 0)
             self._last[counter] = size
-        return {group: dict(self._total.get(group, {})) for group in groups}
+        return {group: deepcopy(self._total.get(group, {})) for group in groups}
 
     def reset_broker(self, broker_id: int) -> None:
         """Expect the counters of a broker that was killed to start at zero again."""

@@ -44,8 +44,7 @@ from rackward.cli.output import (
     write_page,
 )
 from rackward.cli.traffic import options as traffic_options
-from rackward.collector.collector import collector_id
-from rackward.collector.config import Patterns, Selection
+from rackward.collector.config import ClusterSource, Patterns, Selection
 from rackward.collector.listeners import HostAddresses
 from rackward.collector.sinks import arrow_table
 from rackward.collector.snapshot import take_snapshot
@@ -176,12 +175,9 @@ def with_measured(
     name = report.cluster_id or ""
     # Neither logs nor offsets of topics.
     selection = Selection(topics=Patterns(exclude=("*",)))
-    racks = HostRacks.parse_option("--mapping", mapping)
-    addresses = HostAddresses(time.monotonic)
+    source = ClusterSource(name, {}, selection, HostRacks.parse_option("--mapping", mapping))
     with cluster.connect() as admin:
-        snapshot = take_snapshot(
-            admin, name, selection, racks, lambda: None, collector_id(), addresses
-        )
+        snapshot = take_snapshot(admin, source, lambda: None, HostAddresses(time.monotonic))
     tables = {table: arrow_table(table, [*rows]) for table, rows in snapshot.tables.items()}
     brokers = {end: (name, broker) for end, (_, broker) in flows.brokers.items()}
     spark_options = traffic_options.spark_options(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -153,11 +151,6 @@ class Collector:
             worker.close()
 
 
-def collector_id() -> str:
-    """Return what identifies this process in snapshots: its host and process id."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 class Worker:
     """Takes snapshots of one cluster, in one thread.
 
@@ -192,7 +185,11 @@ class Worker:
         """
         started, requests = self._clock(), self._limiter.requests
         try:
-            snapshot = self._take()
+            if self._admin is None:
+                self._admin = self._open(self.source)
+            snapshot = take_snapshot(
+                self._admin, self.source, self._limiter.acquire, self._addresses
+            )
             self._sink.write(snapshot)
         except (AdminError, SinkError) as error:
             self._on_failure(error, started)
@@ -201,19 +198,6 @@ class Worker:
             self.result.requests = self._limiter.requests
         self._on_success(snapshot, started, self._limiter.requests - requests)
         return True
-
-    def _take(self) -> Snapshot:
-        if self._admin is None:
-            self._admin = self._open(self.source)
-        return take_snapshot(
-            self._admin,
-            self.source.name,
-            self.source.selection,
-            self.source.racks,
-            self._limiter.acquire,
-            collector_id(),
-            self._addresses,
-        )
 
     def _on_success(self, snapshot: Snapshot, started: float, requests: int) -> None:
         name = self.source.name

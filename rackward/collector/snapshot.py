@@ -10,12 +10,14 @@ its logs' end offsets are null and its groups are absent. Without metadata there
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rack_traffic.advice import CLASSIC
-from rackward.collector.config import Selection
+from rackward.collector.config import ClusterSource
 from rackward.collector.listeners import LISTENER_KEYS, broker_listeners, canonical_address
 from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, AdminError, ClusterState
@@ -55,32 +57,30 @@ NO_GROUP = "no groups are visible; if there are any, grant this user Describe on
 
 def take_snapshot(
     admin: AdminConnection,
-    cluster: str,
-    selection: Selection,
-    racks: HostRacks,
+    source: ClusterSource,
     acquire: Callable[[], None],
-    collector: str,
     addresses: Callable[[str], Sequence[str | None]],
 ) -> Snapshot:
     """Return a snapshot of the cluster; ``acquire`` is called before every request.
 
-    ``collector`` identifies this process among those that collect from the cluster. ``addresses``
-    returns those of a broker's host; one None if there are none.
+    ``addresses`` returns those of a broker's host; one None if there are none.
 
     Raises AdminError if the metadata cannot be read, and what ``acquire`` raises.
     """
-    reader = TolerantReader(admin, acquire)
-    return _SnapshotReader(reader, cluster, selection, racks, collector, addresses).run()
+    return _SnapshotReader(TolerantReader(admin, acquire), source, addresses).run()
+
+
+def collector_id() -> str:
+    """Return what identifies this process among those that collect from a cluster."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass
 class _SnapshotReader:
     _reader: TolerantReader
-    _cluster: str
-    _selection: Selection
-    _racks: HostRacks
-    _collector: str
+    _source: ClusterSource
     _addresses: Callable[[str], Sequence[str | None]]
+    _collector: str = field(default_factory=collector_id)
     _groups_visible: bool = False
     _groups: set[str] = field(default_factory=set)
     _read_by_groups: set[str] = field(default_factory=set)
@@ -92,12 +92,12 @@ class _SnapshotReader:
         self._reader.acquire()
         state = read_topics(self._reader.admin)
         visible = frozenset(state.topics)
-        if not self._selection.internal:
+        if not self._source.selection.internal:
             state = state.only(visible - state.internal)
         at = datetime.now(UTC)
         if not state.topics:
             self._reader.add_faults(NO_TOPIC)
-        state = state.only([t for t in state.topics if self._selection.topics.matches(t)])
+        state = state.only([t for t in state.topics if self._source.selection.topics.matches(t)])
         partitions = self._read_partitions(state, at)
         configs = self._reader.broker_configs(
             [broker.id for broker in state.view.brokers], [REPLICA_SELECTOR, *LISTENER_KEYS]
@@ -108,9 +108,9 @@ class _SnapshotReader:
             values = configs.get(broker.id)
             selector = None if values is None else values.get(REPLICA_SELECTOR, "")
             host, _, port = state.addresses[broker.id].rpartition(":")
-            brokers.append((self._cluster, broker.id, broker.rack, host, at, selector))
+            brokers.append((self._source.name, broker.id, broker.rack, host, at, selector))
             listeners += [
-                (self._cluster, broker.id, each.name, each.host, address, each.port, at)
+                (self._source.name, broker.id, each.name, each.host, address, each.port, at)
                 for each in broker_listeners(values or {}, host, int(port))
                 for address in self._addresses(each.host)
             ]
@@ -127,7 +127,7 @@ class _SnapshotReader:
             "listeners": listeners,
         }
         faults = tuple(self._reader.faults)
-        return Snapshot(self._cluster, started, tables, faults, len(self._groups))
+        return Snapshot(self._source.name, started, tables, faults, len(self._groups))
 
     def _read_partitions(self, state: ClusterState, at: datetime) -> list[Row]:
         """Return the rows of the table partitions.
@@ -145,7 +145,7 @@ class _SnapshotReader:
             leader = state.view.leader(tp)
             rows.append(
                 (
-                    self._cluster,
+                    self._source.name,
                     tp.topic,
                     state.topic_ids.get(tp.topic),
                     tp.partition,
@@ -164,7 +164,7 @@ class _SnapshotReader:
 
     def _check_visible(self, visible: frozenset[str]) -> None:
         """Add a fault if groups read topics that this user may not describe."""
-        topics = filter(self._selection.topics.matches, self._read_by_groups - visible)
+        topics = filter(self._source.selection.topics.matches, self._read_by_groups - visible)
         if names := sorted(topics):
             self._reader.acquire()
             try:
@@ -203,9 +203,9 @@ class _SnapshotReader:
             for name, offsets in sorted(committed.items()):
                 self._read_by_groups.update(tp.topic for tp in offsets)
                 self._commits += [
-                    (self._cluster, name, tp.topic, tp.partition, offset, at, self._collector)
+                    (self._source.name, name, tp.topic, tp.partition, offset, at, self._collector)
                     for tp, offset in sorted(offsets.items())
-                    if self._selection.topics.matches(tp.topic)
+                    if self._source.selection.topics.matches(tp.topic)
                 ]
 
     def _is_selected(self, group: ListedGroup) -> bool:
@@ -216,17 +216,17 @@ class _SnapshotReader:
         return (
             group.type in (CLASSIC, CONSUMER, STREAMS)
             and group.protocol_type in ("", CONSUMER, STREAMS)
-            and self._selection.groups.matches(group.id)
+            and self._source.selection.groups.matches(group.id)
         )
 
     def _add_members(self, group: Group, at: datetime) -> None:
         """Add a row per member; an empty group has one row with null columns."""
         common = (
-            *(self._cluster, group.id, group.type, group.state, group.protocol_type),
+            *(self._source.name, group.id, group.type, group.state, group.protocol_type),
             *(group.protocol, group.generation),
         )
         members = sorted(group.members, key=lambda member: member.id)
-        rows = [_member(member, self._racks) for member in members]
+        rows = [_member(member, self._source.racks) for member in members]
         for row in rows or [(*(None,) * 6, [], [])]:
             self._members.append((*common, *row, at, self._collector))
         for member in group.members:

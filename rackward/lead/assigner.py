@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
 from assignors.consumer_protocol import NO_GENERATION
 from assignors.group import Group, Members
 from assignors.group_leader import GroupContext, LogOnce, format_error, is_topic_name, sanitize
@@ -192,9 +193,11 @@ class GroupAssigner:
     def _rebalance(self, protocol: str) -> Rebalance:
         if protocol not in self._rebalances:
             strategy = self._protocols[protocol]
+            by_topic = strategy.by_topic
+            assignor = LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky()
             rebalance = self._rebalances[protocol] = Rebalance(
                 name=protocol,
-                assignor=TimeLimited(strategy.assignor()),
+                assignor=TimeLimited(assignor),
                 cooperative=strategy.cooperative,
                 weights=None,
                 log_once=self._log_once,

@@ -22,6 +22,7 @@ from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
 
 from assignors.consumer_protocol import (
+    EMPTY_SUBSCRIPTION,
     NO_GENERATION,
     NOTHING_ASSIGNED,
     ConsumerProtocolError,
@@ -50,7 +51,6 @@ from rackward.lead.protocols import (
     ProtocolStrategy,
     RawMember,
     client_id_of,
-    listed_protocols,
     why_refused,
 )
 from rackward.lead.take_over import (
@@ -60,7 +60,6 @@ from rackward.lead.take_over import (
     decide,
     decide_outside,
     id_cost,
-    least_id_cost,
     members_ahead,
 )
 from rackward.lead.workers import WorkerGroup
@@ -161,8 +160,6 @@ class LeadStatus:
         Why the group is not led, in words; empty if it is.
     metrics
         Of the last assignment that was made here.
-    last_rebalance
-        When it was made, in UTC; None: never.
     assignments
         How many were made here.
     take_overs, successful_take_overs
@@ -186,7 +183,6 @@ class LeadStatus:
     state: str = JOINING
     reason: str = ""
     metrics: AssignmentMetrics = field(default_factory=AssignmentMetrics)
-    last_rebalance: datetime | None = None
     assignments: int = 0
     take_overs: int = 0
     successful_take_overs: int = 0
@@ -201,6 +197,11 @@ class LeadStatus:
     def leads(self) -> bool:
         """Whether the group's assignment is made here."""
         return self.state == LEADING
+
+    @property
+    def last_rebalance(self) -> datetime | None:
+        """When the last assignment was made here, in UTC; None: never."""
+        return self.rebalances[-1].at if self.rebalances else None
 
     @property
     def rebalancing_seconds(self) -> float:
@@ -512,10 +513,7 @@ class LedGroup:
             self._outside_until_empty = False
             mode = self._options.take_over.mode
             await self._member.choose_id(
-                self._protocols(),
-                lambda member: id_cost(member, self._others, mode),
-                ID_TRIES,
-                least_id_cost(self._others, mode),
+                self._protocols(), lambda member: id_cost(member, self._others, mode), ID_TRIES
             )
         if self._closing:
             return 0.0
@@ -551,7 +549,14 @@ class LedGroup:
             await self._wakeup(JOIN_AHEAD_SECONDS)
 
     def _protocols(self) -> list[tuple[str, bytes]]:
-        return listed_protocols(self._options.protocols, self._in_use)
+        """Return the names and the subscription to join with; the protocol in use is the first.
+
+        All are listed, so that no member that joins with another one of them is refused. A member
+        votes for the first of its list that all members support, so a group keeps the protocol that
+        it uses unless its other members vote otherwise.
+        """
+        names = sorted(self._options.protocols, key=lambda name: name != self._in_use)
+        return [(name, EMPTY_SUBSCRIPTION) for name in names]
 
     async def _join_from_outside(self, reason: str) -> float:
         """Join while all other members are removed, or stay outside."""
@@ -673,7 +678,6 @@ class LedGroup:
         rebalance = LedRebalance(ended, self.status.rebalancing_seconds, self._assigner.metrics)
         self.status = replace(
             self.status,
-            last_rebalance=ended,
             assignments=self.status.assignments + 1,
             rebalances=(*self.status.rebalances, rebalance)[-MAX_REBALANCES:],
             missing=missing,

@@ -18,12 +18,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.cluster import ClusterMetadata
@@ -55,7 +55,6 @@ from rackward.kafka.messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
-from rackward.lead.batches import Batches
 from rackward.lead.protocols import CONSUMER_PROTOCOL_TYPE, RawMember, client_id_of
 
 SESSION_SECONDS = 10.0
@@ -78,6 +77,9 @@ DESCRIBE_SECONDS = 0.02
 CHECK_SECONDS = 0.25
 """For which groups that are to be described, and topics whose metadata is checked, are collected
 for one request."""
+
+MAX_NAMES = 500
+"""Names in a batch, after which it is sent at once: responses are decoded on the event loop."""
 
 MAX_ENTERING = 250
 """Groups that a process enters at a time: each takes a connection, and a rebalance."""
@@ -346,6 +348,57 @@ class LeadConnection:
         self._manager.cluster._coordinator_brokers.pop(connection, None)
 
 
+@dataclass(slots=True)
+class _Batch:
+    names: set[str] = field(default_factory=set)
+    result: Any = field(default_factory=Future)
+
+
+class Batches(Generic[Result]):
+    """Collects names for ``seconds``, calls ``send`` with a broker and all of them, and returns its
+    result, or raises its error, to all that gave names.
+
+    Used on the event loop; ``call_later`` and ``start`` are its functions.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[int | None, Sequence[str]], Awaitable[Result]],
+        seconds: float,
+        call_later: Callable[[float, Callable[[], None]], object],
+        start: Callable[[Callable[[], Awaitable[None]]], object],
+    ) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._call_later = call_later
+        self._start = start
+        self._open: dict[int | None, _Batch] = {}
+
+    async def request(self, node: int | None, names: Iterable[str]) -> Result:
+        """Return the result of the batch of a broker (None: any) to which ``names`` are added."""
+        batch = self._open.get(node)
+        if batch is None:
+            batch = opened = self._open[node] = _Batch()
+            self._call_later(self._seconds, lambda: self._close(node, opened))
+        batch.names.update(names)
+        if len(batch.names) >= MAX_NAMES:
+            self._close(node, batch)
+        result: Result = await batch.result
+        return result
+
+    def _close(self, node: int | None, batch: _Batch) -> None:
+        """Send the batch, unless that is done."""
+        if self._open.get(node) is batch:
+            del self._open[node]
+            self._start(lambda: self._complete(node, batch))
+
+    async def _complete(self, node: int | None, batch: _Batch) -> None:
+        try:
+            batch.result.success(await self._send(node, sorted(batch.names)))
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            batch.result.failure(error)
+
+
 class Entrance:
     """Lets MAX_ENTERING groups be entered at a time, in the order in which they come.
 
@@ -472,9 +525,8 @@ class GroupMember:
         protocols: Sequence[tuple[str, bytes]],
         cost: Callable[[str], int],
         tries: int,
-        least: int = 0,
     ) -> None:
-        """Get a member id of low ``cost``, which cannot be below ``least``; give the others back.
+        """Get a member id of low ``cost``, of which 0 is the best; give the others back.
 
         An id that does not join expires after the session time-out, so the search ends long before.
         """
@@ -483,7 +535,7 @@ class GroupMember:
         worse: list[tuple[str, None]] = []
         try:
             for _ in range(tries):
-                if cost(self.id) <= least or time.monotonic() > until:
+                if cost(self.id) <= 0 or time.monotonic() > until:
                     break
                 another = await self.request_id(protocols)
                 self.id, other = sorted((self.id, another), key=cost)

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from rackward.lead.led_group import STATES, LeadStatus
 from rackward.lead.workers import Workers
 
-_GAUGES: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
+_METRICS: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
     "leading": ("1 if the group is assigned here.", lambda status: status.leads),
     "rebalancing_seconds": (
         "Age of the rebalance in progress, or 0.",
@@ -43,19 +43,17 @@ _GAUGES: dict[str, tuple[str, Callable[[LeadStatus], float | None]]] = {
         "When an assignment was made here last, in seconds since 1970.",
         lambda status: status.last_rebalance.timestamp() if status.last_rebalance else None,
     ),
-}
-
-_COUNTERS: dict[str, tuple[str, Callable[[LeadStatus], int]]] = {
-    "assignments": ("Assignments that were made here.", lambda status: status.assignments),
-    "take_overs": (
+    "assignments_total": ("Assignments that were made here.", lambda status: status.assignments),
+    "take_overs_total": (
         "Times that members were removed to take the group over.",
         lambda status: status.take_overs,
     ),
-    "successful_take_overs": (
+    "successful_take_overs_total": (
         "Such times after which the group was led here.",
         lambda status: status.successful_take_overs,
     ),
 }
+"""Text and value by name; those that end in "_total" are counters."""
 
 
 class LeadMetrics(Collector):
@@ -93,14 +91,10 @@ class LeadMetrics(Collector):
             for state in STATES:
                 states.add_metric([status.group, state], float(state == status.state))
         yield states
-        for name, (text, gauge) in _GAUGES.items():
-            family = GaugeMetricFamily(f"rackward_lead_{name}", text, labels=["group"])
+        for name, (text, value_of) in _METRICS.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"rackward_lead_{name}", text, labels=["group"])
             for status in groups:
-                if (value := gauge(status)) is not None:
+                if (value := value_of(status)) is not None:
                     family.add_metric([status.group], float(value))
             yield family
-        for name, (text, count) in _COUNTERS.items():
-            counter = CounterMetricFamily(f"rackward_lead_{name}", text, labels=["group"])
-            for status in groups:
-                counter.add_metric([status.group], float(count(status)))
-            yield counter

@@ -33,9 +33,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange
 from assignors.consumer_protocol import (
-    EMPTY_SUBSCRIPTION,
     NO_GENERATION,
     ConsumerProtocolError,
     MemberSubscription,
@@ -44,13 +42,9 @@ from assignors.consumer_protocol import (
 )
 from assignors.encoding import read_members as to_columns
 from assignors.group import Members
-from assignors.model import Assignor
 from placement_core import InvalidOptionError
 from rack_traffic.advice import RACK_AFFINITY, STREAMS_PROTOCOL
-from rackward.kafka.groups import (
-    GroupKind,
-    read_affinity_rack,
-)
+from rackward.kafka.groups import GroupKind, read_affinity_rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +58,6 @@ class ProtocolStrategy:
 
     by_topic: bool
     cooperative: bool
-
-    def assignor(self) -> Assignor:
-        """Return the assignor that answers."""
-        return LeaderRackAwareRange() if self.by_topic else LeaderRackAwareCooperativeSticky()
 
 
 PROTOCOL_STRATEGIES = {
@@ -161,17 +151,6 @@ _REFUSED_KINDS = {
     ),
     GroupKind.OTHER: "it is a group of type {protocol_type}, not of consumers",
 }
-
-
-def listed_protocols(protocols: Iterable[str], in_use: str | None) -> list[tuple[str, bytes]]:
-    """Return the names and the subscription to join with; ``in_use`` is the first.
-
-    All are listed, so that no member that joins with another one of them is refused. A member votes
-    for the first of its list that all members support, so a group keeps the protocol that it uses
-    unless its other members vote otherwise.
-    """
-    names = sorted(protocols, key=lambda name: name != in_use)
-    return [(name, EMPTY_SUBSCRIPTION) for name in names]
 
 
 # ---- What members own.

@@ -152,17 +152,11 @@ def removed_with_leader(
     map. If no id in that bucket is found, there may be more. ``outside``: as `decide_outside`, all
     or none.
     """
+    removable = sorted(m for m, static in others.items() if policy.remove_static or not static)
     if outside:
-        kept = any(others.values()) and not policy.remove_static
-        return () if kept else tuple(sorted(others))
+        return tuple(removable) if len(removable) == len(others) else ()
     buckets = _buckets(others)
-    return tuple(
-        sorted(
-            member
-            for member, instance_id in others.items()
-            if bucket(member, buckets) == 0 and (policy.remove_static or not instance_id)
-        )
-    )
+    return tuple(member for member in removable if bucket(member, buckets) == 0)
 
 
 def _too_soon(policy: TakeOverPolicy, state: TakeOverState, now: float) -> Decision | None:
@@ -204,30 +198,20 @@ def members_ahead(candidate: str, others: Collection[str]) -> list[str]:
 
 
 def id_cost(candidate: str, others: Collection[str], mode: TakeOver) -> int:
-    """Return how unsuitable a member id is for a member that waits; 0 is the best.
+    """Return how unsuitable a member id is for a member that waits; no id is better than 0.
 
     To remove a leader, it should be the first in the map, and behind another process that leads for
     rackward the next. Where another member leads, it should be the second: Java's sticky assignors
     take the subscriptions of all members for equal if the first one in a map of the same kind has
     no topics, and assign partitions to it.
     """
-    return _costs(others, mode)[bucket(candidate, _buckets(others))]
-
-
-def least_id_cost(others: Collection[str], mode: TakeOver) -> int:
-    """Return the least `id_cost` that any member id can have."""
-    return min(_costs(others, mode))
-
-
-def _costs(others: Collection[str], mode: TakeOver) -> list[int]:
-    """Return the cost of a member id by its bucket."""
     consumers = [member for member in others if not leads_for_rackward(member)]
     buckets = _buckets(others)
     taken = Counter(bucket(member, buckets) for member in consumers)
-    ahead = list(accumulate(taken[each] for each in range(buckets)))
-    if mode is TakeOver.REMOVE or not consumers or len(consumers) < len(others):
-        return ahead
-    return [count - 1 if count else len(others) for count in ahead]
+    costs = list(accumulate(taken[number] for number in range(buckets)))
+    if mode is TakeOver.WAIT and consumers and len(consumers) == len(others):
+        costs = [ahead - 1 if ahead else len(others) for ahead in costs]
+    return costs[bucket(candidate, buckets)] - min(costs)
 
 
 def _buckets(others: Collection[str]) -> int:

@@ -25,6 +25,7 @@ RESPONSE_TIMEOUT = 30.0
 
 _REQUEST_TIMEOUT = 10.0
 _PROBE_TIMEOUT = 2.0
+_LEADER_MOVE_TIMEOUT = 90.0
 _POLL_INTERVAL = 0.05
 _METADATA_TOPIC = "__cluster_metadata"
 
@@ -99,18 +100,16 @@ def is_serving(port: int, broker_id: int) -> bool:
     return any(broker.node_id == broker_id for broker in response.brokers)
 
 
-def move_leaders(
-    brokers: RunningBrokers, leaders: Mapping[TopicPartition, int], timeout: float
-) -> None:
+def move_leaders(brokers: RunningBrokers, leaders: Mapping[TopicPartition, int]) -> None:
     """Make each broker the preferred leader and the leader of its partition.
 
     Raises ClusterError if a partition does not exist or a broker holds no replica of it,
-    and ClusterTimeoutError after ``timeout`` seconds.
+    and ClusterTimeoutError.
     """
     # Callers may pass another (topic, partition) tuple.
     leaders = {TopicPartition(*partition): broker for partition, broker in leaders.items()}
     topics = {partition.topic for partition in leaders}
-    deadline = Deadline.after(timeout)
+    deadline = Deadline.after(_LEADER_MOVE_TIMEOUT)
     while True:
         view = brokers.view(topics)
         reordered = _reordered(view, leaders)

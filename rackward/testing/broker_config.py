@@ -58,16 +58,6 @@ class Listener:
     advertised: str
 
 
-def distinct_racks(racks: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the distinct known racks, in order of appearance."""
-    return tuple(dict.fromkeys(rack for rack in racks if rack))
-
-
-def rack_listeners(client_racks: Iterable[str]) -> dict[str, str]:
-    """Return the listener name for each rack; a rack may hold characters that a name may not."""
-    return {rack: f"RACK_{index}" for index, rack in enumerate(client_racks)}
-
-
 def broker_properties(
     broker_id: int,
     rack: str | None,
@@ -165,11 +155,7 @@ _VARIABLE_NAME = str.maketrans({".": "_", "_": "__", "-": "___"})
 
 
 def environment_variables(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties as the ``KAFKA_*`` variables that the apache/kafka image reads.
-
-    >>> environment_variables({"broker.rack": "a", "some_thing-odd": "1"})
-    {'KAFKA_BROKER_RACK': 'a', 'KAFKA_SOME__THING___ODD': '1'}
-    """
+    """Return the properties as the ``KAFKA_*`` variables that the apache/kafka image reads."""
     return {f"KAFKA_{key.translate(_VARIABLE_NAME).upper()}": properties[key] for key in properties}
 
 

@@ -57,7 +57,6 @@ from typing import ClassVar, Self, TypeVar
 
 from placement_core import ClusterView, InvalidOptionError, TopicPartition
 from rackward.testing import jolokia
-from rackward.testing.broker_config import distinct_racks, rack_listeners
 from rackward.testing.errors import (
     BrokerError,
     BrokerStateError,
@@ -84,7 +83,6 @@ busy one."""
 START_ATTEMPTS = 3
 """Number of attempts to start when another process takes a port meanwhile."""
 
-_LEADER_MOVE_TIMEOUT = 90.0
 _POLL_INTERVAL = 0.03
 _EXIT_CHECK_INTERVAL = 0.5
 
@@ -127,10 +125,10 @@ class Cluster(ABC):
         if not racks:
             raise InvalidOptionError("racks is empty: a cluster needs at least one broker")
         self._initial_racks = [rack or None for rack in racks]
-        self._client_racks = distinct_racks(
-            self._initial_racks if client_racks is None else client_racks
-        )
-        self._rack_listeners = rack_listeners(self._client_racks)
+        named = self._initial_racks if client_racks is None else client_racks
+        self._client_racks = tuple(dict.fromkeys(rack for rack in named if rack))
+        # A rack may have characters that a listener's name may not.
+        self._rack_listeners = {rack: f"RACK_{n}" for n, rack in enumerate(self._client_racks)}
         self._nodes: dict[int, Node] = {}
         self._closed = False
 
@@ -158,7 +156,11 @@ class Cluster(ABC):
         Raises UnknownClientRackError if the rack is not one of `client_racks`.
         """
         if rack is not None and rack not in self._rack_listeners:
-            raise UnknownClientRackError(rack, self._client_racks)
+            known = ", ".join(map(repr, self._client_racks)) or "none"
+            raise UnknownClientRackError(
+                f"no listener for clients of rack {rack!r}; racks with a listener: {known}. "
+                "Name the rack in client_racks"
+            )
         self._check_open()
         listener = self._default_listener if rack is None else self._rack_listeners[rack]
         return ",".join(f"127.0.0.1:{node.ports[listener]}" for node in self._nodes.values())
@@ -231,7 +233,7 @@ class Cluster(ABC):
             self._node(broker_id, NodeState.RUNNING)
         if leaders:
             self.await_metadata()
-            admin.move_leaders(self._brokers(), leaders, _LEADER_MOVE_TIMEOUT)
+            admin.move_leaders(self._brokers(), leaders)
             self.await_metadata()
 
     def view(self, topics: Iterable[str] | None = None) -> ClusterView:
@@ -243,20 +245,22 @@ class Cluster(ABC):
 
         Dead and paused brokers are left out.
         """
-        return self._bytes(jolokia.bytes_out)
+        return self._bytes(jolokia.BYTES_OUT)
 
     def bytes_in(self) -> dict[tuple[str, int], int]:
         """Return, by (client rack, broker id), the bytes received since the broker's start.
 
         Dead and paused brokers are left out.
         """
-        return self._bytes(jolokia.bytes_in)
+        return self._bytes(jolokia.BYTES_IN)
 
-    def _bytes(self, read: Callable[..., dict[str, int]]) -> dict[tuple[str, int], int]:
+    def _bytes(self, attribute: str) -> dict[tuple[str, int], int]:
         self._check_open()
         found = {}
         for node in self._running_nodes():
-            by_listener = self._read_metric(node, read)
+            by_listener = self._read_metric(
+                node, lambda port: jolokia.bytes_by_listener(port, attribute)
+            )
             for rack, listener in self._rack_listeners.items():
                 found[rack, node.id] = by_listener.get(listener, 0)
         return found
@@ -417,9 +421,12 @@ class Cluster(ABC):
         self._check_open()
         node = self._nodes.get(broker_id)
         if node is None:
-            raise UnknownBrokerError(broker_id, sorted(self._nodes))
+            known = ", ".join(map(str, sorted(self._nodes)))
+            raise UnknownBrokerError(f"no broker {broker_id}: the brokers are {known}")
         if states and node.state not in states:
-            raise BrokerStateError(broker_id, node.state, " or ".join(states))
+            raise BrokerStateError(
+                f"broker {broker_id} is {node.state}, but must be {' or '.join(states)}"
+            )
         return node
 
     def _running_nodes(self) -> list[Node]:

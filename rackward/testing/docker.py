@@ -90,7 +90,8 @@ class DockerCluster(Cluster):
         version = kafka_version or default_version()
         self._image = find_image(image, version, progress)
         self._agent = fetch_kafka(version, cache_directory(cache_dir), progress).agent
-        self.label = f"{LABEL}={secrets.token_hex(8)}"
+        self._labels = {LABEL: secrets.token_hex(8)}
+        self.label = f"{LABEL}={self._labels[LABEL]}"
         # Container ports by listener.
         listeners = [EXTERNAL, INTERNAL, *self._rack_listeners.values()]
         self._container_ports = {name: _FIRST_PORT + i for i, name in enumerate(listeners)}
@@ -104,8 +105,15 @@ class DockerCluster(Cluster):
         self._cluster_id = new_uuid()
         self._containers.clear()
         with _engine_errors():
-            self._network = Network(docker_network_kw={"labels": self._labels()}).create()
-        self._define_container(_CONTROLLER_NAME, self._controller_variables(), {})
+            self._network = Network(docker_network_kw={"labels": self._labels}).create()
+        properties = controller_properties(
+            _CONTROLLER.replace(_CONTROLLER_NAME, "0.0.0.0"),
+            _CONTROLLER,
+            brokers=len(self._initial_racks),
+            data=_DATA,
+            extra=self._extra_properties,
+        )
+        self._define_container(_CONTROLLER_NAME, environment_variables(properties), {})
         with _without_reaper():
             self._start_container(_CONTROLLER_NAME)
 
@@ -139,17 +147,6 @@ class DockerCluster(Cluster):
         agent = agent_option(_AGENT, "0.0.0.0", _AGENT_PORT)
         return {**environment_variables(properties), "KAFKA_OPTS": agent}
 
-    def _controller_variables(self) -> dict[str, str]:
-        return environment_variables(
-            controller_properties(
-                _CONTROLLER.replace(_CONTROLLER_NAME, "0.0.0.0"),
-                _CONTROLLER,
-                brokers=len(self._initial_racks),
-                data=_DATA,
-                extra=self._extra_properties,
-            )
-        )
-
     def _define_container(
         self, name: str, variables: Mapping[str, str], bindings: Mapping[int, int]
     ) -> None:
@@ -167,7 +164,7 @@ class DockerCluster(Cluster):
                 KAFKA_JVM_PERFORMANCE_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
                 **variables,
             )
-            .with_kwargs(labels=self._labels())
+            .with_kwargs(labels=self._labels)
         )
         if self._data_size is not None:
             container.with_tmpfs_mount(_DATA, f"size={self._data_size},uid={_USER}")
@@ -175,10 +172,6 @@ class DockerCluster(Cluster):
         for inside, outside in bindings.items():
             container.ports[f"{inside}/tcp"] = ("127.0.0.1", outside)
         self._containers[name] = container
-
-    def _labels(self) -> dict[str, str]:
-        name, _, value = self.label.partition("=")
-        return {name: value}
 
     def _launch(self, nodes: Sequence[Node]) -> None:
         # The engine takes 0.5 s for one container; seven in parallel take 1 s.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from placement_core import RackwardError
@@ -32,28 +32,13 @@ class BrokerError(ClusterError):
 class UnknownBrokerError(ClusterError):
     """The cluster has no broker with this id."""
 
-    def __init__(self, broker_id: int, known: Iterable[int]) -> None:
-        self.broker_id = broker_id
-        super().__init__(f"no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
-
 
 class UnknownClientRackError(ClusterError):
     """The cluster has no listener for clients of this rack."""
 
-    def __init__(self, rack: str, known: Sequence[str]) -> None:
-        self.rack = rack
-        super().__init__(
-            f"no listener for clients of rack {rack!r}; racks with a listener: "
-            f"{', '.join(map(repr, known)) or 'none'}. Name the rack in client_racks"
-        )
-
 
 class BrokerStateError(ClusterError):
     """The operation is not possible in the broker's state, such as killing a dead broker."""
-
-    def __init__(self, broker_id: int, state: str, required: str) -> None:
-        self.broker_id, self.state = broker_id, state
-        super().__init__(f"broker {broker_id} is {state}, but must be {required}")
 
 
 class ClusterTimeoutError(ClusterError, TimeoutError):
@@ -102,6 +87,6 @@ def requires_extra(extra: str) -> Iterator[None]:
         raise MissingExtraError(error.name or str(error), extra) from error
 
 
-def tail(log: str, lines: int = LOG_TAIL_LINES) -> str:
-    """Return the last ``lines`` lines of ``log``."""
-    return "\n".join(log.rstrip().splitlines()[-lines:])
+def tail(log: str) -> str:
+    """Return the last LOG_TAIL_LINES lines of ``log``."""
+    return "\n".join(log.rstrip().splitlines()[-LOG_TAIL_LINES:])

@@ -12,8 +12,8 @@ from typing import Any
 RUNNING = 3
 """Value of the BrokerState metric of a broker that serves; its ports open long before."""
 
-READ_TIMEOUT = 30.0
-"""Seconds. An agent that has exited refuses at once, so only a busy broker takes long."""
+BYTES_IN, BYTES_OUT = "incoming-byte-total", "outgoing-byte-total"
+"""What listeners have received and sent."""
 
 _LISTENER = re.compile(r"listener=([^,]+)")
 
@@ -23,44 +23,28 @@ def agent_option(jar: str, host: str, port: int) -> str:
     return f"-javaagent:{jar}=host={host},port={port},discoveryEnabled=false"
 
 
-def broker_state(port: int, timeout: float = 1.0) -> int | None:
+def broker_state(port: int) -> int | None:
     """Return the BrokerState metric, or None while no broker answers at 127.0.0.1:``port``."""
     try:
-        value = _read(port, "kafka.server:type=KafkaServer,name=BrokerState", "Value", timeout)
+        value = read(port, "kafka.server:type=KafkaServer,name=BrokerState", "Value", timeout=1.0)
     except (OSError, http.client.HTTPException, ValueError):
         return None
     return value if isinstance(value, int) else None
 
 
-def applied_offset(port: int, timeout: float = READ_TIMEOUT) -> int:
+def applied_offset(port: int) -> int:
     """Return the offset of the last record of the metadata log that the broker has applied.
 
-    Return -1 if the broker has no such metric. Raises like `bytes_in`.
+    Return -1 if the broker has no such metric. Raises like `read`.
     """
-    mbean = "kafka.server:type=broker-metadata-metrics"
-    value = _read(port, mbean, "last-applied-record-offset", timeout)
+    value = read(port, "kafka.server:type=broker-metadata-metrics", "last-applied-record-offset")
     return int(value) if isinstance(value, int | float) else -1
 
 
-def bytes_in(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
-    """Return, by listener name, the bytes that the broker has received since its start.
-
-    Raises OSError or http.client.HTTPException if the broker does not answer.
-    """
-    return _by_listener(port, "incoming-byte-total", timeout)
-
-
-def bytes_out(port: int, timeout: float = READ_TIMEOUT) -> dict[str, int]:
-    """Return, by listener name, the bytes that the broker has sent since its start.
-
-    Raises like `bytes_in`.
-    """
-    return _by_listener(port, "outgoing-byte-total", timeout)
-
-
-def _by_listener(port: int, attribute: str, timeout: float) -> dict[str, int]:
+def bytes_by_listener(port: int, attribute: str) -> dict[str, int]:
+    """Return BYTES_IN or BYTES_OUT since the broker's start, by listener name. Raises as `read`."""
     mbean = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
-    by_processor = _read(port, mbean, attribute, timeout)
+    by_processor = read(port, mbean, attribute)
     total: Counter[str] = Counter()
     for name, values in (by_processor if isinstance(by_processor, dict) else {}).items():
         if listener := _LISTENER.search(name):
@@ -68,8 +52,12 @@ def _by_listener(port: int, attribute: str, timeout: float) -> dict[str, int]:
     return dict(total)
 
 
-def _read(port: int, mbean: str, attribute: str, timeout: float) -> Any:
-    """Return the attribute's value (for a pattern: values by MBean name), None without one."""
+def read(port: int, mbean: str, attribute: str, timeout: float = 30.0) -> Any:
+    """Return the attribute's value (for a pattern: values by MBean name), None without one.
+
+    An agent that has exited refuses at once, so only a busy broker takes long. Raises OSError or
+    http.client.HTTPException if the broker does not answer.
+    """
     request = {"type": "read", "mbean": mbean, "attribute": attribute}
     # http.client ignores proxy variables, as it should: the agent is on this machine.
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)) as connection:

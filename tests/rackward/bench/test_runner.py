@@ -1,18 +1,55 @@
-"""What is measured of a strategy between two checkpoints, from values."""
+"""When a group is settled, and what is measured of a strategy between two checkpoints."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
+
+import pytest
 
 from placement_core import Broker, ClusterView, TopicPartition
 from rackward.bench.figures import MemberInfo
 from rackward.bench.groups import GroupProcess, GroupReport, MemberState
+from rackward.bench.results import Matrix
 from rackward.bench.runner import Checkpoint, StrategyRun
 from rackward.bench.strategies import STRATEGIES
-from rackward.bench.traffic import TrafficMatrix
 from rackward.bench.workloads import Event
+
+
+def state(partitions: Iterable[int], quiet: float = 9.0, joined: bool = True) -> MemberState:
+    return MemberState(
+        partitions=frozenset(partitions),
+        joined=joined,
+        revoked=0,
+        quiet_seconds=quiet,
+        positions={},
+    )
+
+
+def report(*states: MemberState) -> GroupReport:
+    members = {f"m-{index}": each for index, each in enumerate(states)}
+    return GroupReport(members, revoked=0, positions={}, failures=())
+
+
+def test_settled_with_one_reader_per_partition() -> None:
+    assert report(state([0, 1]), state([2])).is_settled(3)
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        pytest.param([state([0, 1]), state([])], id="a partition without a reader"),
+        pytest.param([state([0, 1]), state([1, 2])], id="a partition with two readers"),
+        pytest.param([state([0, 1]), state([2], quiet=0.2)], id="just changed"),
+        # Measuring began while one member read everything.
+        pytest.param([state([0, 1, 2]), state([], joined=False)], id="one has not joined"),
+        pytest.param([], id="no members"),
+    ],
+)
+def test_not_settled(states: list[MemberState]) -> None:
+    assert not report(*states).is_settled(3)
+
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 MEMBERS = {name: MemberInfo(name[-1], ("t",)) for name in ("m-a", "m-b", "m-c")}
@@ -36,7 +73,7 @@ def view(leaders: str) -> ClusterView:
 def checkpoint(
     assignment: Mapping[str, set[int]],
     position: int,
-    matrix: TrafficMatrix | None = None,
+    matrix: Matrix | None = None,
     leaders: str = "aabb",
 ) -> Checkpoint:
     """Return a state in which the group has read all records of each partition."""
@@ -61,9 +98,9 @@ def strategy_run(strategy: str = "kafka-python-range") -> StrategyRun:
 
 def test_a_step_is_the_difference_of_its_checkpoints() -> None:
     run = strategy_run()
-    before = checkpoint(BEFORE, 10, {("a", "a"): 1000, ("b", "a"): 50})
+    before = checkpoint(BEFORE, 10, {"a": {"a": 1000}, "b": {"a": 50}})
     after = checkpoint(
-        {"m-a": {0}, "m-b": {2, 3}, "m-c": {1}}, 20, {("a", "a"): 4000, ("b", "a"): 150}
+        {"m-a": {0}, "m-b": {2, 3}, "m-c": {1}}, 20, {"a": {"a": 4000}, "b": {"a": 150}}
     )
     run.sample(before, after)
     run.finish_step(Event.MEMBER_JOINS, before, after)

@@ -44,15 +44,15 @@ def meter_on(*readings: dict[tuple[str, int], int]) -> BrokerMeter:
 
 def test_counts_from_the_first_reading() -> None:
     meter = meter_on({("range:a", 0): 100}, {("range:a", 0): 150, ("range:a", 1): 7})
-    assert meter.read(["range"]) == {"range": {("a", "a"): 50, ("a", "b"): 7}}
+    assert meter.read(["range"]) == {"range": {"a": {"a": 50, "b": 7}}}
 
 
 def test_bytes_are_summed_by_strategy_and_rack() -> None:
     cluster = FakeCluster({}, {("x:a", 0): 1, ("x:a", 2): 2, ("y:a", 0): 4})
     meter = BrokerMeter(cluster.bytes_out, {0: "a", 2: "a"})
     assert meter.read(["x", "y"]) == {
-        "x": {("a", "a"): 3},
-        "y": {("a", "a"): 4},
+        "x": {"a": {"a": 3}},
+        "y": {"a": {"a": 4}},
     }
 
 
@@ -60,11 +60,11 @@ def test_the_counters_of_a_killed_broker_restart_at_zero() -> None:
     meter = meter_on(
         {("x:a", 0): 0}, {("x:a", 0): 100}, {("x:b", 1): 5}, {("x:a", 0): 130, ("x:b", 1): 5}
     )
-    assert meter.read(["x"]) == {"x": {("a", "a"): 100}}
+    assert meter.read(["x"]) == {"x": {"a": {"a": 100}}}
     meter.reset_broker(0)
-    assert meter.read(["x"]) == {"x": {("a", "a"): 100, ("b", "b"): 5}}
+    assert meter.read(["x"]) == {"x": {"a": {"a": 100}, "b": {"b": 5}}}
     # The new counter exceeds the old one already, and all of it is new.
-    assert meter.read(["x"]) == {"x": {("a", "a"): 230, ("b", "b"): 5}}
+    assert meter.read(["x"]) == {"x": {"a": {"a": 230}, "b": {"b": 5}}}
 
 
 def test_client_racks_of_strategies_and_racks() -> None:

@@ -24,6 +24,7 @@ from rackward.kafka import CredentialsError
 from rackward.kafka.groups import Group, GroupMember
 from rackward.lead import GroupLeader, LeadOptions, LeadStatus, TakeOver, TakeOverPolicy
 from rackward.lead.assigner import AssignmentMetrics
+from rackward.lead.led_group import LedRebalance
 from rackward.lead.take_over import bucket
 from tests.support.consoles import rendered
 from tests.support.described_groups import group, member
@@ -88,7 +89,10 @@ def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[st
 
 def test_a_status_as_fields() -> None:
     figures = AssignmentMetrics(7, "range", 3, 12, 1, 1)
-    status = LeadStatus("g", "leading", "", figures, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    status = LeadStatus(
+        "g", "leading", metrics=figures, rebalances=(LedRebalance(at, 1.0, figures),)
+    )
     row = group_status(status)
     assert (row.group, row.state, row.protocol, row.generation) == ("g", "leading", "range", 7)
     assert (row.members, row.partitions, row.off_rack, row.optimum) == (3, 12, 1, 1)

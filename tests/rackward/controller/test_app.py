@@ -25,7 +25,7 @@ from rackward.controller.reconcile import ReconcileStatus
 from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, ClusterState
 from rackward.lead import LeadStatus
 from rackward.lead.assigner import AssignmentMetrics
-from rackward.lead.led_group import LEADING, WAITING
+from rackward.lead.led_group import LEADING, WAITING, LedRebalance
 from rackward.placement_service import PlacementRequest, ServiceMetrics
 from rackward.units import Deadline
 from tests.support.pending_replicas import FakeLease
@@ -95,6 +95,7 @@ def test_ready_during_long_work_while_the_lease_is_confirmed() -> None:
 
 GUIDE = Path(__file__).parents[3] / "docs" / "controller.md"
 
+LED = AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1)
 METRICS = ControllerMetrics(
     ReconcileStatus(
         active=True,
@@ -117,8 +118,8 @@ METRICS = ControllerMetrics(
         LeadStatus(
             "billing",
             LEADING,
-            metrics=AssignmentMetrics(members=3, partitions=12, off_rack=2, optimum=1),
-            last_rebalance=datetime.fromtimestamp(1234.5, UTC),
+            metrics=LED,
+            rebalances=(LedRebalance(datetime.fromtimestamp(1234.5, UTC), 1.0, LED),),
         ),
         LeadStatus("orders", WAITING),
     ),
@@ -144,7 +145,7 @@ def test_the_values() -> None:
     body = generate_latest(registry).decode()
     lines = [line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#")]
     values = {name.removeprefix("rackward_"): float(value) for name, value in lines}
-    # All metrics of led groups are in tests/rackward/lead/test_metrics.py.
+    # All metrics of led groups are in tests/rackward/lead/test_status.py.
     expected = {
         "controller_active": 1,
         "controller_pending_partitions": 7,

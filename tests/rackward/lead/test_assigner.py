@@ -18,8 +18,7 @@ from assignors.model import Plan
 from rackward.groups.host_racks import HostRacks
 from rackward.lead.assigner import GroupAssigner
 from rackward.lead.protocols import DEFAULT_PROTOCOLS, RawMember
-from tests.rackward.lead.test_protocols import subscription
-from tests.support.kafka_python import cluster_metadata
+from tests.support.kafka_python import cluster_metadata, subscription_bytes
 from tests.support.waiting import TEST_TIMEOUT
 
 RACKS = {0: "a", 1: "b", 2: "c"}
@@ -59,7 +58,7 @@ def members_in(racks: str, topics: Sequence[str] = ("t",), **more: Any) -> list[
     return [
         LEAD,
         *(
-            RawMember(f"{rack}{at}", None, subscription(topics, rack=rack, **more))
+            RawMember(f"{rack}{at}", None, subscription_bytes(topics, rack=rack, **more))
             for at, rack in enumerate(racks)
         ),
     ]
@@ -88,7 +87,7 @@ def test_eager_members_get_back_what_they_had() -> None:
     group, members = assigner(), members_in("xxx")
     first = run(group, "roundrobin", members, {"t": EVEN})
     # In another order, with another member, which gets two partitions of the others.
-    joined = [*reversed(members), RawMember("new", None, subscription(["t"], rack="x"))]
+    joined = [*reversed(members), RawMember("new", None, subscription_bytes(["t"], rack="x"))]
     second = run(group, "roundrobin", joined, {"t": EVEN}, generation=2)
     kept = [p for m in first for p in first[m].get("t", []) if p in second[m].get("t", [])]
     assert len(kept) == 5
@@ -98,8 +97,8 @@ def test_eager_members_get_back_what_they_had() -> None:
 def test_a_restarted_member_is_recognised_by_client_id() -> None:
     group = assigner()
     names = [f"c{n}" for n in range(3)]
-    old = [RawMember(f"{n}-{'0' * 36}", None, subscription(["t"])) for n in names]
-    new = [RawMember(f"{n}-{'1' * 36}", None, subscription(["t"])) for n in reversed(names)]
+    old = [RawMember(f"{n}-{'0' * 36}", None, subscription_bytes(["t"])) for n in names]
+    new = [RawMember(f"{n}-{'1' * 36}", None, subscription_bytes(["t"])) for n in reversed(names)]
     first = run(group, "roundrobin", old, {"t": EVEN})
     second = run(group, "roundrobin", new, {"t": EVEN}, generation=2)
     assert {m[:2]: owned for m, owned in first.items()} == {
@@ -110,8 +109,10 @@ def test_a_restarted_member_is_recognised_by_client_id() -> None:
 def test_what_cooperative_members_own_is_withheld_from_others() -> None:
     members = [
         LEAD,
-        RawMember("a0", None, subscription(["t"], None, {"t": [0, 1, 2, 3]}, 3, "a")),
-        RawMember("b1", None, subscription(["t"], rack="b")),
+        RawMember(
+            "a0", None, subscription_bytes(["t"], owned={"t": [0, 1, 2, 3]}, generation=3, rack="a")
+        ),
+        RawMember("b1", None, subscription_bytes(["t"], rack="b")),
     ]
     group = assigner()
     assigned = run(group, "cooperative-sticky", members, {"t": [0, 0, 1, 1]}, generation=4)
@@ -122,8 +123,8 @@ def test_what_cooperative_members_own_is_withheld_from_others() -> None:
 def test_racks_of_the_mapping_by_client_id_and_by_host() -> None:
     group = assigner(racks={"reader-1": "a", "10.0.2.0/24": "b"})
     members = [
-        RawMember("m1", None, subscription(["t"]), "reader-1", "/10.0.9.9"),
-        RawMember("m2", None, subscription(["t"]), "other", "/10.0.2.7"),
+        RawMember("m1", None, subscription_bytes(["t"]), "reader-1", "/10.0.9.9"),
+        RawMember("m2", None, subscription_bytes(["t"]), "other", "/10.0.2.7"),
     ]
     assert group.needs_hosts("cooperative-sticky")
     assigned = run(group, "cooperative-sticky", members, {"t": [1, 0]})

@@ -1,10 +1,10 @@
-"""Member ids from brokers that answer slowly, and limits of processes with many groups."""
+"""Member ids from slow brokers, limits for many groups, and requests of several groups in one."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest
 from rackward.lead.member import (
     ENTERING_SECONDS,
     MAX_ENTERING,
+    MAX_NAMES,
     SESSION_SECONDS,
+    Batches,
     Entrance,
     GroupMember,
     heartbeat_seconds,
@@ -68,12 +70,6 @@ def test_the_search_ends_with_an_id_that_costs_nothing(monkeypatch: pytest.Monke
     assert sorted(broker.removed) == ["0", "1", "2", "3", "4"]
 
 
-def test_the_search_ends_with_an_id_of_the_least_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker(monkeypatch, 0.001)
-    asyncio.run(broker.choose_id([], lambda each: 5 - int(each), TRIES, least=3))
-    assert broker.id == "2"
-
-
 def test_heartbeats_of_many_groups_are_less_frequent() -> None:
     assert [heartbeat_seconds(groups) for groups in (0, 1000, 2000, 3000, 50_000)] == [
         1,
@@ -98,11 +94,6 @@ def test_as_many_groups_are_entered_at_a_time_as_is_permitted() -> None:
     async def enter() -> None:
         ends.append(await entrance.enter())
 
-    def run(coroutine: Any) -> None:
-        # Up to the future that it waits for, or its end.
-        with suppress(StopIteration):
-            coroutine.send(None)
-
     coroutines = [enter() for _ in range(MAX_ENTERING + 3)]
     for coroutine in coroutines:
         run(coroutine)
@@ -114,3 +105,79 @@ def test_as_many_groups_are_entered_at_a_time_as_is_permitted() -> None:
     expired[0]()
     assert len(entrance._queue) == 1
     coroutines[-1].close()
+
+
+def run(coroutine: Awaitable[object]) -> None:
+    """Run up to the future that it waits for, or its end."""
+    with suppress(StopIteration):
+        coroutine.__await__().send(None)
+
+
+class Loop:
+    """Runs what is started at once, and timers when a test says so."""
+
+    def __init__(self) -> None:
+        self.timers: list[Callable[[], None]] = []
+        self.sent: list[tuple[int | None, list[str]]] = []
+        self.failure: Exception | None = None
+        self.batches = Batches(
+            self.send,
+            0.5,
+            lambda _, end: self.timers.append(end),
+            lambda coroutine: run(coroutine()),
+        )
+
+    async def send(self, node: int | None, names: Sequence[str]) -> dict[str, int]:
+        self.sent.append((node, list(names)))
+        if self.failure is not None:
+            raise self.failure
+        return {name: len(name) for name in names}
+
+
+def test_the_names_of_a_broker_are_sent_together_once() -> None:
+    loop = Loop()
+    results: list[dict[str, int]] = []
+
+    async def request(node: int, *names: str) -> None:
+        results.append(await loop.batches.request(node, names))
+
+    waiting = [request(1, "a", "b"), request(2, "c"), request(1, "b", "d")]
+    steps = [each.__await__() for each in waiting]
+    for step in steps:
+        step.send(None)
+    assert loop.sent == []
+    for end in loop.timers * 2:
+        end()
+    assert loop.sent == [(1, ["a", "b", "d"]), (2, ["c"])]
+    for step in steps:
+        with pytest.raises(StopIteration):
+            step.send(None)
+    assert results == [{"a": 1, "b": 1, "d": 1}, {"c": 1}, {"a": 1, "b": 1, "d": 1}]
+
+
+def test_what_comes_later_is_another_batch() -> None:
+    loop = Loop()
+    for name in ("a", "b"):
+        run(loop.batches.request(1, [name]))
+        loop.timers[-1]()
+    assert loop.sent == [(1, ["a"]), (1, ["b"])]
+
+
+def test_a_large_batch_is_sent_at_once() -> None:
+    loop = Loop()
+    run(loop.batches.request(None, map(str, range(MAX_NAMES))))
+    assert [len(names) for _, names in loop.sent] == [MAX_NAMES]
+    loop.timers[0]()
+    assert len(loop.sent) == 1
+
+
+def test_all_get_the_error() -> None:
+    loop = Loop()
+    loop.failure = OSError("lost")
+    steps = [loop.batches.request(1, [name]).__await__() for name in "ab"]
+    for step in steps:
+        step.send(None)
+    loop.timers[0]()
+    for step in steps:
+        with pytest.raises(OSError, match="lost"):
+            step.send(None)

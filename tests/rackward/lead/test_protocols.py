@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
 from placement_core import InvalidOptionError
@@ -20,39 +19,14 @@ from rackward.lead.protocols import (
     Owned,
     PreviousAssignment,
     RawMember,
-    listed_protocols,
     match_previous,
     parse_protocols,
     read_foreign_user_data,
     read_members,
 )
-from tests.support.kafka_python import assignment_bytes
+from tests.support.kafka_python import assignment_bytes, subscription_bytes
 
 NOTHING = PreviousAssignment()
-
-
-def subscription(
-    topics: Sequence[str],
-    user_data: bytes | None = None,
-    owned: Owned | None = None,
-    generation: int = -1,
-    rack: str | None = None,
-    version: int = 3,
-) -> bytes:
-    """Return a subscription as kafka-python's message classes encode it."""
-    return bytes(
-        ConsumerProtocolSubscription(
-            version=version,
-            topics=list(topics),
-            user_data=user_data,
-            owned_partitions=[
-                ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(numbers))
-                for topic, numbers in (owned or {}).items()
-            ],
-            generation_id=generation,
-            rack_id=rack,
-        ).encode()
-    )
 
 
 def sticky_user_data(
@@ -68,13 +42,6 @@ def sticky_user_data(
         fields["generation"] = generation
     encoded = bytes(StickyAssignorUserData(version=version, **fields).encode())
     return encoded if prefixed else encoded[2:]
-
-
-class TestListedProtocols:
-    def test_the_protocol_in_use_is_the_first(self) -> None:
-        names = [name for name, _ in listed_protocols(DEFAULT_PROTOCOLS, "sticky")]
-        assert names[0] == "sticky"
-        assert sorted(names) == sorted(DEFAULT_PROTOCOLS)
 
 
 class TestParseProtocols:
@@ -97,7 +64,7 @@ class TestParseProtocols:
 def test_the_rack_of_kafka_gos_rack_affinity_is_its_user_data() -> None:
     strategy = DEFAULT_PROTOCOLS["rack-affinity"]
     members = [
-        RawMember(name, None, b"\0\1" + subscription(["t"], version=0, user_data=data)[2:])
+        RawMember(name, None, b"\0\1" + subscription_bytes(["t"], version=0, user_data=data)[2:])
         for name, data in (("m1", b"az1"), ("m2", b"\xff"))
     ]
     joined = read_members("rack-affinity", strategy, members, PreviousAssignment())
@@ -120,10 +87,14 @@ class TestUserData:
 
     @given(st.binary(max_size=100), st.lists(st.sampled_from(["t", "orders"]), max_size=3))
     def test_splitting_keeps_the_rest(self, data: bytes, topics: list[str]) -> None:
-        whole = subscription(topics, data, {"t": [1]}, 4, "a")
+        whole = subscription_bytes(topics, user_data=data, owned={"t": [1]}, generation=4, rack="a")
         plain, user_data = split_user_data(whole)
         assert user_data == data
-        assert plain == (subscription(topics, None, {"t": [1]}, 4, "a") if data else whole)
+        assert plain == (
+            subscription_bytes(topics, user_data=None, owned={"t": [1]}, generation=4, rack="a")
+            if data
+            else whole
+        )
 
     @given(st.binary(max_size=100))
     def test_other_bytes_are_returned_unsplit_or_shorter(self, data: bytes) -> None:
@@ -142,26 +113,34 @@ class TestReadMembers:
         }
 
     def test_a_cooperative_member_owns_what_its_fields_say(self) -> None:
-        member = RawMember("m", None, subscription(["t"], struct.pack(">i", 3), {"t": [1]}, 3))
+        member = RawMember(
+            "m",
+            None,
+            subscription_bytes(
+                ["t"], user_data=struct.pack(">i", 3), owned={"t": [1]}, generation=3
+            ),
+        )
         assert self.read("cooperative-sticky", member) == {"m": ({"t": [1]}, 3, True)}
 
     def test_an_older_java_has_its_generation_in_the_user_data(self) -> None:
-        data = subscription(["t"], struct.pack(">i", 9), {"t": [1]}, version=1)
+        data = subscription_bytes(
+            ["t"], user_data=struct.pack(">i", 9), owned={"t": [1]}, version=1
+        )
         member = RawMember("m", None, data)
         assert self.read("cooperative-sticky", member) == {"m": ({"t": [1]}, 9, True)}
 
     def test_a_sticky_member_has_released_what_its_user_data_says(self) -> None:
         data = sticky_user_data({"t": [4]}, 5)
-        member = RawMember("m", None, subscription(["t"], data, version=1))
+        member = RawMember("m", None, subscription_bytes(["t"], user_data=data, version=1))
         assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
 
     def test_an_eager_member_has_released_its_fields_too(self) -> None:
-        member = RawMember("m", None, subscription(["t"], None, {"t": [4]}, 5))
+        member = RawMember("m", None, subscription_bytes(["t"], owned={"t": [4]}, generation=5))
         assert self.read("sticky", member) == {"m": ({"t": [4]}, 5, False)}
 
     def test_cooperative_members_that_own_nothing_own_nothing(self) -> None:
         previous = PreviousAssignment([RawMember("m", None, b"")], {"m": {"t": [2]}}, 8)
-        member = RawMember("m", None, subscription(["t"]))
+        member = RawMember("m", None, subscription_bytes(["t"]))
         read = self.read("cooperative-sticky", member, previous=previous)
         assert read == {"m": ({}, -1, False)}
 
@@ -171,7 +150,7 @@ class TestReadMembers:
     def test_user_data_of_rackwards_protocols_is_read(self) -> None:
         from assignors.consumer_protocol import write_user_data
 
-        data = subscription(["t"], write_user_data("a", {"t": [1]}, 2), version=1)
+        data = subscription_bytes(["t"], user_data=write_user_data("a", {"t": [1]}, 2), version=1)
         (member,) = read_members(
             "leader-rack-aware-cooperative-sticky",
             DEFAULT_PROTOCOLS["leader-rack-aware-cooperative-sticky"],
@@ -183,8 +162,8 @@ class TestReadMembers:
 
     def test_a_sent_rack_precedes_the_mapping(self) -> None:
         members = [
-            RawMember("m", None, subscription(["t"], rack="a")),
-            RawMember("n", None, subscription(["t"])),
+            RawMember("m", None, subscription_bytes(["t"], rack="a")),
+            RawMember("n", None, subscription_bytes(["t"])),
         ]
         strategy = DEFAULT_PROTOCOLS["range"]
         joined = read_members("range", strategy, members, NOTHING, {"m": "x", "n": "b"})

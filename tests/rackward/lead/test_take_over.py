@@ -17,7 +17,6 @@ from rackward.lead.take_over import (
     decide,
     decide_outside,
     id_cost,
-    least_id_cost,
     members_ahead,
     removed_with_leader,
 )
@@ -75,7 +74,6 @@ class TestIdCost:
 
     def test_to_wait_the_second_is_the_best(self) -> None:
         costs = self.costs(self.FOREIGN, TakeOver.WAIT)
-        assert min(costs.values()) == 0
         for each, cost in costs.items():
             ahead = len(members_ahead(each, self.FOREIGN))
             assert (cost == 0) == (ahead == 1)
@@ -83,13 +81,13 @@ class TestIdCost:
 
     def test_behind_another_rackward_process_the_first_is_the_best(self) -> None:
         costs = self.costs([*self.FOREIGN, OTHER], TakeOver.WAIT)
-        for each, cost in costs.items():
-            assert cost == len(members_ahead(each, self.FOREIGN))
+        ahead = {each: len(members_ahead(each, self.FOREIGN)) for each in costs}
+        assert costs == {each: n - min(ahead.values()) for each, n in ahead.items()}
 
     @pytest.mark.parametrize("mode", TakeOver)
     @pytest.mark.parametrize("others", [[], FOREIGN, [*FOREIGN, OTHER], FOREIGN[:1], ["a", "ab"]])
-    def test_no_id_costs_less_than_the_least(self, others: list[str], mode: TakeOver) -> None:
-        assert min(self.costs(others, mode).values()) == least_id_cost(others, mode)
+    def test_the_best_id_costs_nothing(self, others: list[str], mode: TakeOver) -> None:
+        assert min(self.costs(others, mode).values()) == 0
 
 
 class TestDecide:

@@ -1,0 +1,73 @@
+"""What several benchmarks measure with: times, memory, and functions in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_PARENT, _TIMES = 1, slice(11, 15)
+"""Indexes of the fields of /proc/PID/stat after the command's name (proc(5)): the parent, and the
+clock ticks of the process and of the children that it has waited for, in user and system mode."""
+
+
+def in_new_process(
+    function: Callable[..., Result], *arguments: Any, timeout: float | None = None
+) -> Result:
+    """Return the result of a module's function, run in a new process.
+
+    Raises what the function raises, and multiprocessing.TimeoutError after ``timeout`` seconds.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply_async(function, arguments).get(timeout)
+
+
+def cpu_times(function: Callable[[], object], repeat: int) -> list[float]:
+    """Return the milliseconds of CPU of each of ``repeat`` calls."""
+    times = []
+    for _ in range(repeat):
+        start = time.process_time()
+        result = function()
+        times.append((time.process_time() - start) * 1e3)
+        del result  # Outside the time of the next call.
+    return times
+
+
+def peak_megabytes() -> float:
+    """Return the maximum resident size of this process."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def tree_cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its descendants, such as Spark's JVM and workers.
+
+    Those that exited are included. NaN on systems without /proc. Call it while the descendants run:
+    Linux does not count an exited process whose parent has not waited for it.
+    """
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:  # The process has exited since.
+            continue
+        # The command's name may contain blanks.
+        stats[int(path.parent.name)] = text.rpartition(")")[2].split()
+    if not stats:
+        return float("nan")
+    ticks, tree = 0, [os.getpid()]
+    children: dict[int, list[int]] = {}
+    for pid, fields in stats.items():
+        children.setdefault(int(fields[_PARENT]), []).append(pid)
+    while tree:
+        pid = tree.pop()
+        ticks += sum(map(int, stats[pid][_TIMES]))
+        tree += children.get(pid, [])
+    return ticks / os.sysconf("SC_CLK_TCK")
