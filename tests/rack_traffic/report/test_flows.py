@@ -11,7 +11,6 @@ import pytest
 from deltalake import write_deltalake
 
 from rack_traffic.output_tables import NO_GROUP, OUTPUT_TABLES
-from rack_traffic.report.bill import Owners
 from rack_traffic.report.export import summary_json
 from rack_traffic.report.format import Currency
 from rack_traffic.report.load import Period, find_tables, read_summary
@@ -130,7 +129,7 @@ def covered(tmp_path: Path) -> Summary:
         flow("10.0.0.2", "consume", LARGE, "a", "b", group="new", groups=1),
         flow("10.0.0.3", "consume", LARGE, "a", "c"),
     ])  # fmt: skip
-    return read_summary(find_tables(str(tmp_path), {}), Period(), Owners())
+    return read_summary(find_tables(str(tmp_path), {}), Period(), [])
 
 
 def test_costs_are_those_of_measured_bytes(covered: Summary) -> None:
