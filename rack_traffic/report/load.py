@@ -43,7 +43,7 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -484,9 +484,9 @@ class InputTable:
         *then: acero.Declaration,
     ) -> Rows:
         """Return ``columns`` of the rows for which ``condition`` holds, after the step ``then``."""
-        types = arrow_types(OUTPUT_TABLES[self._name])
+        schema = columns_schema(OUTPUT_TABLES[self._name])
         names = list(COLUMNS[self._name])
-        casts = [pc.field(name).cast(types[name]) for name in names]
+        casts = [pc.field(name).cast(schema.field(name).type) for name in names]
         scan = acero.ScanNodeOptions(self._dataset, columns=names, filter=condition)
         steps = [
             acero.Declaration("scan", scan),

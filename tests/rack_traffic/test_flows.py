@@ -21,7 +21,7 @@ from rack_traffic.output_tables import HOURLY
 from rack_traffic.pipeline import FlowInput, write_measured
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import OUTPUT, SNAPSHOTS
-from rack_traffic.snapshot_tables import arrow_schema, arrow_types
+from rack_traffic.snapshot_tables import arrow_schema, columns_schema
 from rackward.groups.host_racks import HostRacks
 from tests.support.oracles import flows_sql
 from tests.support.oracles.traffic_sql import differences
@@ -206,8 +206,7 @@ def computed(spark: SparkSession, world: World, root: Path) -> dict[str, list[Ro
         for name in SNAPSHOT_TABLES
     }
     tables["flows"] = pa.Table.from_pylist(world.records)
-    hourly = pa.schema(list(arrow_types(HOURLY).items()))
-    tables["estimated"] = pa.Table.from_pylist(world.estimated, hourly)
+    tables["estimated"] = pa.Table.from_pylist(world.estimated, columns_schema(HOURLY))
     for name, table in tables.items():
         (root / name).mkdir(parents=True)
         pq.write_table(table, root / name / "rows.parquet")

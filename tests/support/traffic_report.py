@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,15 +28,12 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 
 START = datetime(2026, 11, 14, tzinfo=UTC)
 PRICE = 0.02e-9
 
-TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
-    name: arrow_types(OUTPUT_TABLES[name])
-    for name in ("hourly", "what_if", "ranking", "rejected_rows")
-}
+TABLES = ("hourly", "what_if", "ranking", "rejected_rows")
 
 GAP = (40, 41, 42)
 """Hours without snapshots."""
@@ -69,11 +66,11 @@ class Sample:
 
     rows: dict[str, Rows] = field(default_factory=lambda: {name: [] for name in TABLES})
 
-    def write(self, folder: Path, tables: Sequence[str] = tuple(TABLES)) -> Path:
+    def write(self, folder: Path, tables: Sequence[str] = TABLES) -> Path:
         """Write ``tables`` below ``folder``, and return ``folder``; tables may be empty."""
         for name in tables:
-            schema = pa.schema(list(TABLES[name].items()))
-            write_deltalake(folder / name, pa.Table.from_pylist(self.rows[name], schema=schema))
+            schema = columns_schema(OUTPUT_TABLES[name])
+            write_deltalake(folder / name, pa.Table.from_pylist(self.rows[name], schema))
         return folder
 
 

@@ -16,7 +16,7 @@ from rack_traffic.report.format import Currency
 from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.report.model import FlowClient, FlowPair, MisplacedMember, Summary
 from rack_traffic.report.page import PageOptions, render_page
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 from tests.support.traffic_report import (
     NOW,
     PRICE,
@@ -37,7 +37,7 @@ def flow(client: str, kind: str, size: int, one: str | None, other: str | None, 
 
 
 def write(folder: Path, table: str, rows: list[Any]) -> None:
-    schema = pa.schema(list(arrow_types(OUTPUT_TABLES[table]).items()))
+    schema = columns_schema(OUTPUT_TABLES[table])
     write_deltalake(folder / table, pa.Table.from_pylist(rows, schema))
 
 
