@@ -48,47 +48,39 @@ MAX_GROUPS_IN_COMMAND = 10
 
 
 class AdvisedMember(Protocol):
-    """What advice needs of a member; see `rackward.kafka.groups.GroupMember`."""
+    """What advice needs of a member; see `rackward.kafka.groups.GroupMember`.
+
+    ``host`` is the address that the broker sees, such as ``/10.0.0.7``; ``can_send_rack`` whether
+    what it sends has a field for its rack, None if unknown.
+    """
 
     @property
-    def id(self) -> str:
-        """Its id."""
-
+    def id(self) -> str: ...
     @property
-    def client_id(self) -> str:
-        """Its client id."""
-
+    def client_id(self) -> str: ...
     @property
-    def host(self) -> str:
-        """The address that the broker sees, such as ``/10.0.0.7``."""
-
+    def host(self) -> str: ...
     @property
-    def can_send_rack(self) -> bool | None:
-        """Whether what it sends has a field for its rack; None if unknown."""
+    def can_send_rack(self) -> bool | None: ...
 
 
 class AdvisedGroup(Protocol):
-    """What advice needs of a group; see `rackward.kafka.groups.Group`."""
+    """What advice needs of a group; see `rackward.kafka.groups.Group`.
+
+    ``type`` is in lower case, ``protocol`` the name of its assignor, and ``leader`` the member of
+    ``rackward lead`` that assigns it, None if another one does.
+    """
 
     @property
-    def id(self) -> str:
-        """Its name."""
-
+    def id(self) -> str: ...
     @property
-    def type(self) -> str:
-        """Its type, in lower case."""
-
+    def type(self) -> str: ...
     @property
-    def protocol(self) -> str:
-        """The name of its assignor."""
-
+    def protocol(self) -> str: ...
     @property
-    def members(self) -> Sequence[AdvisedMember]:
-        """Its members."""
-
+    def members(self) -> Sequence[AdvisedMember]: ...
     @property
-    def leader(self) -> str | None:
-        """The member of ``rackward lead`` that assigns it; None if another one does."""
+    def leader(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +495,7 @@ def layout_step(
 
 
 def scenario_steps(
-    group: AdvisedGroup, protocol: str, rack: str = "RACK", *, by_bytes: bool = False
+    group: AdvisedGroup, protocol: str, *, by_bytes: bool = False
 ) -> tuple[NextStep, ...] | None:
     """Return how the group gets the assignment of ``protocol``, one of OWN_PROTOCOLS.
 
@@ -513,7 +505,7 @@ def scenario_steps(
     library = main_library(group, group.members)
     if library in _OWN_ASSIGNORS:
         weights = ", weights=..." if by_bytes else ""
-        step = own_assignor_step(group, library, rack, protocol, weights)
+        step = own_assignor_step(group, library, "RACK", protocol, weights)
         if by_bytes:
             step = NextStep(
                 step.kind, f"{step.text}, with weights: bytes from partition_hours", step.lines
@@ -522,7 +514,7 @@ def scenario_steps(
     if by_bytes or assignor_is_fixed(group):
         return None
     if protocol == reference_protocol(group):
-        return (assignor_step(group, rack),)
+        return (assignor_step(group),)
     other = "range" if protocol == RANGE else "cooperative-sticky"
     change = NextStep(
         StepKind.USE_ASSIGNOR,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,14 +15,14 @@ from pyspark.sql import functions as F
 from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.flow_formats import read_flows
-from rack_traffic.measured_tables import MeasuredInput, write_measured
 from rack_traffic.options import EstimationOptions, FlowOptions, Interval
-from rack_traffic.pipeline import partition_hours, priced_hours
+from rack_traffic.pipeline import FlowInput, partition_hours, priced_hours, write_measured
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
 from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
-from rack_traffic.storage import ValidatedSnapshots, read_table, read_valid_snapshots
+from rack_traffic.storage import read_snapshots, read_table, valid_snapshots, validate_tables
+from rack_traffic.validation import ValidatedTable, count_rows
 from rack_traffic.what_if.evaluate import what_if
 from rack_traffic.what_if.inputs import group_inputs
 from rack_traffic.what_if.producers import producers_what_if
@@ -79,17 +80,19 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     refuse_stream_tables(spark, options)
     began = clock()
     names = ESTIMATE_TABLES if options.flows is None else SNAPSHOT_TABLES
-    validated = read_valid_snapshots(spark, options.source, *_input_period(options), names)
+    tables = _read_valid(spark, options, names)
+    snapshots = valid_snapshots(tables)
     if options.flows is not None:
-        validated.tables["flows"] = read_flows(spark, options.flows.path, options.flows.format)
+        tables["flows"] = read_flows(spark, options.flows.path, options.flows.format)
     log.info("counting input rows")
-    counts = validated.counts()
-    rejected = validated.rejected_rows(counts)
+    counts = count_rows(tables.values())
+    rejected = [tables[name].rejected for name, count in counts.items() if count.rejected]
     # An empty table is written too: it replaces the rejected rows of an earlier run.
-    _write(rejected, F.current_date(), options, "rejected_rows", None)
+    rejected_rows = reduce(DataFrame.unionByName, rejected or [tables["brokers"].rejected.limit(0)])
+    _write(rejected_rows, F.current_date(), options, "rejected_rows", None)
     log.info("computing bytes per partition and hour")
     period = _period_condition(options)
-    hours = _filtered(partition_hours(validated.snapshots, options.estimation), period)
+    hours = _filtered(partition_hours(snapshots, options.estimation), period)
     _write(hours, F.to_date("hour"), options, "partition_hours", period)
     log.info("computing bytes and cost per pair of racks and hour")
     # Read back, so that Spark does not compute the hours a second time.
@@ -98,7 +101,9 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
     measured = {}
     if options.flows is not None:
         log.info("computing bytes of flows")
-        measured = _write_measured(spark, options, options.flows, validated, priced)
+        valid = {name: tables[name].valid for name in ("listeners", "brokers", "members")}
+        given = FlowInput(tables["flows"].valid, **valid, options=options.flows)
+        measured = _write_measured(spark, options, given, priced)
     else:
         _write(priced, F.to_date("hour"), options, "hourly", period)
         if delta.is_delta_table(spark, options.path("replaced_hourly")):
@@ -119,11 +124,7 @@ def run_traffic(spark: SparkSession, options: BatchOptions, clock: Clock) -> dic
 
 
 def _write_measured(
-    spark: SparkSession,
-    options: BatchOptions,
-    flows: FlowOptions,
-    validated: ValidatedSnapshots,
-    estimated: DataFrame,
+    spark: SparkSession, options: BatchOptions, given: FlowInput, estimated: DataFrame
 ) -> dict[str, int]:
     """Write the tables of measured hours, and return kind to bytes of ``flows_hourly``.
 
@@ -135,9 +136,7 @@ def _write_measured(
         _write(_filtered(rows, period), F.to_date("hour"), options, table, period)
         return _filtered(read_table(spark, options.path(table), OUTPUT[table]), period)
 
-    records, listeners = (validated.tables[name].valid for name in ("flows", "listeners"))
-    given = MeasuredInput(records, listeners, validated.snapshots, estimated)
-    written = write_measured(given, flows, options.prices, replace)
+    written = write_measured(given, estimated, options.prices, replace)
     sums = written.groupBy("kind").agg(F.sum("bytes").alias("bytes")).orderBy("kind")
     return {row["kind"]: row["bytes"] for row in sums.collect()}
 
@@ -157,11 +156,11 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
     The input is the tables ``partition_hours`` and ``hourly`` there, and the snapshots. Raise
     InputError.
     """
-    validated = read_valid_snapshots(spark, options.source, *_input_period(options))
+    snapshots = valid_snapshots(_read_valid(spark, options, ESTIMATE_TABLES))
     hours = read_table(spark, options.path("partition_hours"), PARTITION_HOURS)
     period = _period_condition(options)
     hours = _filtered(hours, period)
-    inputs = group_inputs(validated.snapshots, hours, interval, options.estimation.max_gap)
+    inputs = group_inputs(snapshots, hours, interval, options.estimation.max_gap)
     inputs = inputs.persist()
     try:
         log.info("computing the cost of each group under each scenario")
@@ -169,7 +168,7 @@ def run_what_if(spark: SparkSession, options: BatchOptions, interval: Interval) 
             producers_what_if(
                 _filtered(read_table(spark, options.path("hourly"), HOURLY), period),
                 hours,
-                validated.snapshots.brokers,
+                snapshots.brokers,
                 options.prices,
                 interval,
                 options.estimation.max_gap,
@@ -249,19 +248,16 @@ def traffic_totals(hourly: DataFrame) -> dict[str, Any]:
 
 def summary_json(summary: Mapping[str, Any]) -> str:
     """Return a summary as one line of JSON; times are ISO 8601."""
-    return json.dumps(summary, default=_json_value)
+    return json.dumps(summary, default=datetime.isoformat)
 
 
-def _json_value(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
-
-
-def _input_period(options: BatchOptions) -> tuple[datetime | None, datetime | None]:
-    """Return the period of the snapshots on which the hours of the job may depend."""
+def _read_valid(
+    spark: SparkSession, options: BatchOptions, names: Iterable[str]
+) -> dict[str, ValidatedTable]:
+    """Return the snapshots on which the hours of the job may depend. Raise InputError."""
     gap = options.estimation.max_gap
-    return (
-        None if options.since is None else options.since - gap,
-        None if options.until is None else options.until + gap,
+    since = None if options.since is None else options.since - gap
+    until = None if options.until is None else options.until + gap
+    return validate_tables(
+        {name: read_snapshots(spark, options.source, name, since, until) for name in names}
     )

@@ -28,69 +28,27 @@ _RENAMED = {
 }
 """librdkafka's name to Java's, for properties with the same values."""
 
-_NAMES = {
-    "allow.auto.create.topics",
-    "auto.include.jmx.reporter",
-    "bootstrap.servers",
-    "check.crcs",
-    "client.dns.lookup",
-    "client.id",
-    "client.rack",
-    "config.providers",
-    "connections.max.idle.ms",
-    "default.api.timeout.ms",
-    "enable.metrics.push",
-    "exclude.internal.topics",
-    "fetch.max.bytes",
-    "fetch.max.wait.ms",
-    "fetch.min.bytes",
-    "group.id",
-    "heartbeat.interval.ms",
-    "isolation.level",
-    "max.partition.fetch.bytes",
-    "max.poll.interval.ms",
-    "max.poll.records",
-    "metadata.max.age.ms",
-    "metadata.recovery.strategy",
-    "metric.reporters",
-    "metrics.num.samples",
-    "metrics.recording.level",
-    "metrics.sample.window.ms",
-    "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
-    "sasl.client.callback.handler.class",
-    "sasl.jaas.config",
-    "sasl.mechanism",
-    "security.protocol",
-    "security.providers",
-    "send.buffer.bytes",
-    "session.timeout.ms",
-    "socket.connection.setup.timeout.max.ms",
-    "socket.connection.setup.timeout.ms",
-    "ssl.cipher.suites",
-    "ssl.enabled.protocols",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.engine.factory.class",
-    "ssl.key.password",
-    "ssl.keymanager.algorithm",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.protocol",
-    "ssl.provider",
-    "ssl.secure.random.implementation",
-    "ssl.trustmanager.algorithm",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-}
+_NAMES = frozenset(
+    """
+    allow.auto.create.topics auto.include.jmx.reporter bootstrap.servers check.crcs
+    client.dns.lookup client.id client.rack config.providers connections.max.idle.ms
+    default.api.timeout.ms enable.metrics.push exclude.internal.topics fetch.max.bytes
+    fetch.max.wait.ms fetch.min.bytes group.id heartbeat.interval.ms isolation.level
+    max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms receive.buffer.bytes reconnect.backoff.max.ms
+    reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms
+    sasl.client.callback.handler.class sasl.jaas.config sasl.mechanism security.protocol
+    security.providers send.buffer.bytes session.timeout.ms
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    ssl.cipher.suites ssl.enabled.protocols ssl.endpoint.identification.algorithm
+    ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+    ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """.split()  # noqa: SIM905 (not 61 lines)
+)
 """Properties of the Java consumer that Spark permits to set."""
 
 _PREFIXES = ("config.providers.", "sasl.kerberos.", "sasl.login.", "sasl.oauthbearer.")

@@ -12,13 +12,12 @@ of their columns, so that a query for some hours reads the files with these hour
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rack_traffic.errors import SparkError
-from rack_traffic.session import DELTA_LAKE, minor
+from rack_traffic.session import DELTA_LAKE, is_url, minor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
 HISTORY = timedelta(hours=6)
 """How long a reader may take that began before a table was changed."""
-
-
-def is_url(path: str) -> bool:
-    """Return whether ``path`` is a URL, such as ``s3a://bucket/x``, ``file:/x`` or ``dbfs:/x``."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
 
 
 def is_delta_table(spark: SparkSession, path: str) -> bool:

@@ -24,12 +24,16 @@ from pyspark.sql.types import (
 )
 
 from rack_traffic.errors import InputError
+from rack_traffic.schemas import spark_schema
 from rack_traffic.session import summarize_error
-from rack_traffic.validation import REASON, ValidatedTable
+from rack_traffic.snapshot_tables import INT, LONG, TEXT
+from rack_traffic.validation import REASON, ValidatedTable, divide, first_reason
 
-RECORD = (
-    *("start", "end", "source_address", "source_port"),
-    *("destination_address", "destination_port", "bytes", "reporter"),
+RECORD = spark_schema(
+    {
+        **{"start": LONG, "end": LONG, "source_address": TEXT, "source_port": INT},
+        **{"destination_address": TEXT, "destination_port": INT, "bytes": LONG, "reporter": TEXT},
+    }
 )
 """The columns of a record: ``bytes`` were sent from the source to the destination in [start, end),
 which are microseconds since 1970. ``reporter`` is the interface, or the side, that counted them;
@@ -175,10 +179,12 @@ FORMATS: Mapping[str, FlowFormat] = {
         ignored="get(fields, 7) IN ('B', 'D') OR (tuple IS NULL AND _corrupt_record IS NULL)",
     ),
     "generic": FlowFormat(
-        columns={name: f"`{name}`" for name in RECORD},
+        columns={name: f"`{name}`" for name in RECORD.names},
         needs=("start", "end", *_ENDPOINTS, "bytes"),
         optional=("reporter",),
-        json=", ".join(f"`{name}` STRING" for name in (*_ENDPOINTS, "start", "end", *RECORD[6:])),
+        json=", ".join(
+            f"`{name}` STRING" for name in (*_ENDPOINTS, "start", "end", "bytes", "reporter")
+        ),
     ),
     # OTLP as JSON lines, of the OpenTelemetry Collector's file exporter.
     "otlp": FlowFormat(
@@ -307,24 +313,14 @@ def validate_flows(rows: DataFrame, form: FlowFormat) -> ValidatedTable:
     kept = form.kept or rows.columns
     typed = rows.select(
         F.struct(*(F.col(f"`{name}`") for name in kept)).alias("_raw"),
-        _reasons({**of_format, **form.rejected}).alias("_of_format"),
+        first_reason({**of_format, **form.rejected}).alias("_of_format"),
         *(_typed(name, F.expr(sql), types[name]) for name, sql in form.columns.items()),
         *(() if form.series is None else (F.expr(form.series).alias("_series"),)),
     )
     if form.series is not None:
         typed = _increases(typed)
-    reason = F.coalesce("_of_format", _reasons(_REJECTED)).alias(REASON)
-    marked = typed.select(*RECORD, "_raw", reason)
-    return ValidatedTable(
-        "flows",
-        marked.filter(F.col(REASON).isNull()).select(*RECORD),
-        marked.filter(F.col(REASON).isNotNull()).select(
-            F.lit("flows").alias("table"),
-            F.col(REASON).alias("reason"),
-            F.to_json("_raw").alias("row"),
-        ),
-        marked,
-    )
+    reason = F.coalesce("_of_format", first_reason(_REJECTED)).alias(REASON)
+    return divide(typed.select(*RECORD.names, "_raw", reason), "flows", RECORD.names, "_raw")
 
 
 def _increases(samples: DataFrame) -> DataFrame:
@@ -350,18 +346,11 @@ def _increases(samples: DataFrame) -> DataFrame:
     return grown.unionByName(unusable)
 
 
-def _reasons(conditions: Mapping[str, str]) -> Column:
-    """Return the first reason whose condition holds, else null."""
-    none = F.lit(None).cast("string")
-    return F.coalesce(none, *(F.when(F.expr(sql), F.lit(why)) for why, sql in conditions.items()))
-
-
 def _typed(name: str, column: Column, kind: DataType) -> Column:
     """Return a column of RECORD from a field of any type; null if it is unreadable."""
     if name in ("start", "end"):
         return _micros(column, kind).alias(name)
-    types = {"source_port": "int", "destination_port": "int", "bytes": "bigint"}
-    return column.try_cast(types.get(name, "string")).alias(name)
+    return column.try_cast(RECORD[name].dataType).alias(name)
 
 
 def _micros(column: Column, kind: DataType) -> Column:

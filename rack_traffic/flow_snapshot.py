@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 from rack_traffic.errors import InputError
 from rack_traffic.flow_formats import read_flows
 from rack_traffic.options import FlowOptions
-from rack_traffic.pipeline import Snapshots, flow_hours
+from rack_traffic.pipeline import FlowInput, flow_hours
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.transforms.flows import records_of_brokers
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -43,9 +42,9 @@ def count_flows(
     frames = {
         name: spark.createDataFrame(table, SNAPSHOTS[name]) for name, table in snapshot.items()
     }
-    listeners, members = frames.pop("listeners"), frames["members"]
-    of_brokers = records_of_brokers(records.valid, listeners, flows.brokers)
-    row = of_brokers.agg(F.min("start").alias("since"), F.max("end").alias("until")).head()
+    listeners, brokers, members = (frames[name] for name in ("listeners", "brokers", "members"))
+    given = FlowInput(records.valid, listeners, brokers, members, flows)
+    row = given.of_brokers().agg(F.min("start").alias("since"), F.max("end").alias("until")).head()
     if row is None or row["since"] is None:
         known = sorted({f"{each['address']}:{each['port']}" for each in listeners.collect()})
         raise InputError(
@@ -54,8 +53,7 @@ def count_flows(
         )
     at = [F.timestamp_micros(F.lit(row[name])) for name in ("since", "until")]
     first, last = (members.withColumn("taken_at", each) for each in at)
-    snapshots = Snapshots(**(frames | {"members": first.unionByName(last)}))
-    with flow_hours(records.valid, listeners, snapshots, flows) as hours:
+    with flow_hours(replace(given, members=first.unionByName(last))) as hours:
         table = hours.toArrow()
     rejected = records.rejected.groupBy("reason").count().collect()
     since, until = (_EPOCH + timedelta(microseconds=row[name]) for name in ("since", "until"))

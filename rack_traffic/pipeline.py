@@ -5,7 +5,7 @@ Transforms are pure; the two jobs that have to run before a table can be compute
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from rack_traffic.transforms.broker_racks import broker_racks, replica_selectors
 from rack_traffic.transforms.collectors import one_collector, several_collectors
 from rack_traffic.transforms.commit_intervals import commit_intervals
 from rack_traffic.transforms.consumption import consumption
-from rack_traffic.transforms.flows import located_flows, measured_flows
+from rack_traffic.transforms.flows import located_flows, measured_flows, records_of_brokers
 from rack_traffic.transforms.hours import (
     PRICE_KEY,
     hourly,
@@ -30,7 +30,12 @@ from rack_traffic.transforms.hours import (
     with_cost,
 )
 from rack_traffic.transforms.log_growth import log_growth
-from rack_traffic.transforms.measured import KIND_HOUR, divided_flows
+from rack_traffic.transforms.measured import (
+    KIND_HOUR,
+    covered_hours,
+    divided_flows,
+    measured_kinds,
+)
 from rack_traffic.transforms.ownership import ownership_events
 from rack_traffic.transforms.partition_states import PARTITION, partition_states
 from rack_traffic.writers import Writers
@@ -100,26 +105,67 @@ def priced_hours(partition_hours: DataFrame, prices: PriceTable, writers: Writer
     return hourly(partition_hours, writers, priced)
 
 
+# ---- Measured flows.
+
+
+@dataclass(frozen=True, slots=True)
+class FlowInput:
+    """Valid flow records, and the valid snapshots that they are joined with."""
+
+    records: DataFrame
+    listeners: DataFrame
+    brokers: DataFrame
+    members: DataFrame
+    options: FlowOptions
+
+    def of_brokers(self) -> DataFrame:
+        """Return the records with a broker at one end; see `flows.records_of_brokers`."""
+        return records_of_brokers(self.records, self.listeners, self.options.brokers)
+
+
 @contextmanager
-def flow_hours(
-    records: DataFrame, listeners: DataFrame, snapshots: Snapshots, flows: FlowOptions
-) -> Iterator[DataFrame]:
+def flow_hours(given: FlowInput) -> Iterator[DataFrame]:
     """Yield the table FLOWS_HOURLY for the ``with`` block; its input is computed once.
 
-    A job collects the addresses of clients, whose racks ``flows`` has.
+    A job collects the addresses of clients, whose racks the options have.
     """
-    racks = broker_racks(snapshots.brokers)
-    measured = measured_flows(records, listeners, snapshots.members, racks, flows.brokers)
+    measured = measured_flows(given.of_brokers(), given.members, broker_racks(given.brokers))
     measured.persist()
     try:
         clients = [row["client"] for row in measured.select("client").distinct().collect()]
-        networks = records.sparkSession.createDataFrame(
-            [(client, flows.rack_of(client)) for client in sorted(clients)],
+        networks = measured.sparkSession.createDataFrame(
+            [(client, given.options.rack_of(client)) for client in sorted(clients)],
             "client string, network_rack string",
         )
         yield located_flows(measured, networks)
     finally:
         measured.unpersist()
+
+
+def write_measured(
+    given: FlowInput,
+    estimated: DataFrame,
+    prices: PriceTable,
+    replace: Callable[[DataFrame, str], DataFrame],
+) -> DataFrame:
+    """Write the tables ``flows_hourly``, ``hourly`` and ``replaced_hourly``; return the first.
+
+    ``estimated`` are rows of HOURLY, of the same hours as the records. ``replace`` replaces the
+    hours that are computed in the table of a name by those among the given rows, and returns them
+    as written.
+    """
+    with flow_hours(given) as hours:
+        # Read back, so that Spark does not compute them again.
+        written = replace(hours, "flows_hourly")
+    covered = covered_hours(given.of_brokers(), given.brokers)
+    kinds = measured_kinds(written, covered).persist()
+    try:
+        hourly, replaced = with_measured(estimated, written, kinds, prices)
+        replace(hourly, "hourly")
+        replace(replaced, "replaced_hourly")
+    finally:
+        kinds.unpersist()
+    return written
 
 
 def with_measured(
@@ -144,14 +190,10 @@ def with_measured(
 
 def priced_pairs(keys: Iterable[PriceKey], prices: PriceTable) -> pa.Table:
     """Return the columns PRICE_KEY, ``crossed_level`` and ``price_per_gb`` of each of ``keys``."""
-    rows = [
-        {
-            **dict(zip(PRICE_KEY, key, strict=True)),
-            "crossed_level": crossed_level(*key[2:]),
-            "price_per_gb": prices.price(key[0], *key[2:], kind=key[1]),
-        }
-        for key in keys
-    ]
+    priced = (
+        (*key, crossed_level(*key[2:]), prices.price(key[0], *key[2:], kind=key[1])) for key in keys
+    )
+    rows = [dict(zip(_PRICED_PAIRS.names, values, strict=True)) for values in priced]
     return pa.Table.from_pylist(rows, _PRICED_PAIRS)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -76,11 +76,6 @@ class PriceTable:
     rules: tuple[PriceRule, ...] = (PriceRule(DEFAULT_PER_GB),)
     source: str = ""
 
-    def sorted_rules(self) -> list[PriceRule]:
-        """Return the rules in the order in which they are tried."""
-        numbered = sorted(enumerate(self.rules), key=lambda each: (each[1].specificity, each[0]))
-        return [rule for _, rule in reversed(numbered)]
-
     def price(
         self, cluster: str, from_rack: str | None, to_rack: str | None, kind: str = "consume"
     ) -> float | None:
@@ -90,17 +85,15 @@ class PriceTable:
         level = crossed_level(from_rack, to_rack)
         if one is None or other is None or level is None:
             return None
-        if level == 0:
-            return 0.0
-        for rule in self.sorted_rules():
-            if (
-                rule.cluster in (None, cluster)
-                and rule.kind in (None, kind)
-                and rule.level in (None, level)
-                and _matches(rule, one, other)
-            ):
-                return float(rule.per_gb)
-        return 0.0
+        matching = [
+            (rule.specificity, number, float(rule.per_gb))
+            for number, rule in enumerate(self.rules)
+            if rule.cluster in (None, cluster)
+            and rule.kind in (None, kind)
+            and rule.level in (None, level)
+            and _matches(rule, one, other)
+        ]
+        return max(matching)[-1] if level and matching else 0.0
 
 
 _LOOKED_UP = "looked up in public copies on 2026-11-26"
@@ -199,34 +192,26 @@ def read_prices(path: Path) -> PriceTable:
         rows = list(csv.DictReader(text.splitlines()))
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise PriceTableError(f"{path} must be a list of rules such as {{'per_gb': 0.02}}")
-    return parse_prices(rows, str(path))
+    if not rows:
+        raise PriceTableError(f"{path} has no rules: give at least one, such as per_gb 0.02")
+    return PriceTable(tuple(_rule(row, f"{path}: rule {n}") for n, row in enumerate(rows, 1)))
 
 
-def parse_prices(rows: Sequence[Mapping[str, Any]], source: str) -> PriceTable:
-    """Return rules from rows of texts or values. Raise PriceTableError, which names ``source``."""
+def _rule(row: Mapping[str, Any], where: str) -> PriceRule:
+    """Return a rule from texts or values. Raise PriceTableError, which begins with ``where``."""
     names = ("per_gb", "kind", "cluster", "level", "from_rack", "to_rack", "both_directions")
-    rules = []
-    for number, row in enumerate(rows, 1):
-        if unknown := sorted(set(map(str, row)) - set(names)):
-            raise PriceTableError(
-                f"{source}: rule {number} has unknown fields {unknown}: "
-                f"the fields are {list(names)}"
-            )
-        given = {name: row[name] for name in names if row.get(name) not in (None, "")}
-        try:
-            given["per_gb"] = float(given["per_gb"])
-            if "level" in given:
-                given["level"] = int(given["level"])
-            if "both_directions" in given:
-                given["both_directions"] = _parse_bool(given["both_directions"])
-            rules.append(PriceRule(**given))
-        except KeyError:
-            raise PriceTableError(f"{source}: rule {number} has no per_gb") from None
-        except (TypeError, ValueError) as error:
-            raise PriceTableError(f"{source}: rule {number}: {error}") from error
-    if not rules:
-        raise PriceTableError(f"{source} has no rules: give at least one, such as per_gb 0.02")
-    return PriceTable(tuple(rules))
+    if unknown := sorted(set(map(str, row)) - set(names)):
+        raise PriceTableError(f"{where} has unknown fields {unknown}: the fields are {list(names)}")
+    given = {name: row[name] for name in names if row.get(name) not in (None, "")}
+    if "per_gb" not in given:
+        raise PriceTableError(f"{where} has no per_gb")
+    parsers: dict[str, Callable[[Any], object]]
+    parsers = {"per_gb": float, "level": int, "both_directions": _parse_bool}
+    try:
+        given |= {name: parse(given[name]) for name, parse in parsers.items() if name in given}
+        return PriceRule(**given)
+    except (TypeError, ValueError) as error:
+        raise PriceTableError(f"{where}: {error}") from error
 
 
 def _parse_bool(value: object) -> bool:

@@ -142,6 +142,31 @@ class SparkOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+SMALL_BYTES = 2_000_000
+"""The size of snapshots up to which Spark is set up for little data: some 100,000 commits."""
+
+
+def is_url(path: str) -> bool:
+    """Return whether ``path`` is a URL, such as ``s3a://bucket/x``, ``file:/x`` or ``dbfs:/x``."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
+
+
+def is_small(path: str) -> bool:
+    """Return whether a file, or the files in a folder, of this machine have at most SMALL_BYTES;
+    False for a URL."""
+    if is_url(path):
+        return False
+    try:
+        total = os.path.getsize(path) if os.path.isfile(path) else 0
+        for folder, _, names in os.walk(path):
+            total += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
+            if total > SMALL_BYTES:
+                return False
+    except OSError:  # A collector has just renamed a file.
+        return False
+    return total <= SMALL_BYTES
+
+
 def spark_session(options: SparkOptions) -> SparkSession:
     """Return a session for ``options``, or the one that this process already has.
 

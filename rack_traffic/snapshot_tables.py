@@ -149,13 +149,11 @@ ESTIMATE_TABLES = ("brokers", "partitions", "members", "commits")
 @cache
 def arrow_schema(table: str) -> pa.Schema:
     """Return the Arrow schema of a snapshot table. Raise KeyError for an unknown name."""
-    import pyarrow as pa
-
-    return pa.schema(list(arrow_types(SNAPSHOT_TABLES[table]).items()))
+    return columns_schema(SNAPSHOT_TABLES[table])
 
 
-def arrow_types(columns: Columns) -> dict[str, pa.DataType]:
-    """Return the Arrow type of each column."""
+def columns_schema(columns: Columns) -> pa.Schema:
+    """Return the Arrow schema of ``columns``."""
     import pyarrow as pa
 
     topic_partitions = [("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]
@@ -169,4 +167,4 @@ def arrow_types(columns: Columns) -> dict[str, pa.DataType]:
         TEXTS: pa.list_(pa.string()),
         ASSIGNMENT: pa.list_(pa.struct(topic_partitions)),
     }
-    return {name: types[kind] for name, kind in columns.items()}
+    return pa.schema([(name, types[kind]) for name, kind in columns.items()])

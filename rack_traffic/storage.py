@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from functools import reduce
 
 from pyarrow import fs
 from pyspark.errors import AnalysisException
@@ -18,50 +15,19 @@ from rack_traffic import delta
 from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.session import summarize_error
+from rack_traffic.session import is_url, summarize_error
 from rack_traffic.snapshot_tables import ESTIMATE_TABLES
-from rack_traffic.validation import RowCounts, ValidatedTable, count_rows, validate
+from rack_traffic.validation import ValidatedTable, validate
 
 
-@dataclass(frozen=True, slots=True)
-class ValidatedSnapshots:
-    """The input tables of a run: ``snapshots`` has the valid rows of those for the estimate."""
-
-    snapshots: Snapshots
-    tables: dict[str, ValidatedTable]
-
-    def counts(self) -> dict[str, RowCounts]:
-        """Return the row counts of each table; one job that reads each table once."""
-        return count_rows(list(self.tables.values()))
-
-    def rejected_rows(self, counts: dict[str, RowCounts]) -> DataFrame:
-        """Return the table REJECTED_ROWS. Tables without rejected rows in ``counts`` are not read.
-
-        ``counts`` is the result of :meth:`counts`.
-        """
-        rejected = [self.tables[name].rejected for name, count in counts.items() if count.rejected]
-        none = next(iter(self.tables.values())).rejected.limit(0)
-        return reduce(DataFrame.unionByName, rejected or [none])
+def validate_tables(tables: Mapping[str, DataFrame]) -> dict[str, ValidatedTable]:
+    """Validate snapshot tables, by name. Raise InputError."""
+    return {name: validate(rows, name) for name, rows in tables.items()}
 
 
-def read_valid_snapshots(
-    spark: SparkSession,
-    root: str,
-    since: datetime | None,
-    until: datetime | None,
-    tables: Iterable[str] = ESTIMATE_TABLES,
-) -> ValidatedSnapshots:
-    """Return the snapshots below ``root`` taken in [since, until). Raise InputError."""
-    return validate_tables(
-        {name: read_snapshots(spark, root, name, since, until) for name in tables}
-    )
-
-
-def validate_tables(tables: dict[str, DataFrame]) -> ValidatedSnapshots:
-    """Validate each table; ESTIMATE_TABLES are necessary. Raise InputError."""
-    validated = {name: validate(rows, name) for name, rows in tables.items()}
-    snapshots = Snapshots(**{name: validated[name].valid for name in ESTIMATE_TABLES})
-    return ValidatedSnapshots(snapshots, validated)
+def valid_snapshots(tables: Mapping[str, ValidatedTable]) -> Snapshots:
+    """Return the valid rows of ESTIMATE_TABLES."""
+    return Snapshots(**{name: tables[name].valid for name in ESTIMATE_TABLES})
 
 
 def read_snapshots(
@@ -126,7 +92,7 @@ def _read_files(
 def date_folders(path: str) -> list[str]:
     """Return the names of the folders ``date=...`` in ``path``; none if they cannot be listed."""
     try:
-        if delta.is_url(path):
+        if is_url(path):
             filesystem, inner = fs.FileSystem.from_uri(path)
         else:
             filesystem, inner = fs.LocalFileSystem(), path
@@ -134,26 +100,6 @@ def date_folders(path: str) -> list[str]:
     except (OSError, ValueError):
         return []
     return sorted(each.base_name for each in entries if each.base_name.startswith("date="))
-
-
-SMALL_BYTES = 2_000_000
-"""The size of snapshots up to which Spark is set up for little data: some 100,000 commits."""
-
-
-def is_small(path: str) -> bool:
-    """Return whether a file, or the files in a folder, of this machine have at most SMALL_BYTES;
-    False for a URL."""
-    if delta.is_url(path):
-        return False
-    try:
-        total = os.path.getsize(path) if os.path.isfile(path) else 0
-        for folder, _, names in os.walk(path):
-            total += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
-            if total > SMALL_BYTES:
-                return False
-    except OSError:  # A collector has just renamed a file.
-        return False
-    return total <= SMALL_BYTES
 
 
 def read_table(spark: SparkSession, path: str, schema: StructType) -> DataFrame:

@@ -29,33 +29,25 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import (
-    ArrayType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, StructType
 
 from rack_traffic import delta
 from rack_traffic.errors import InputError, SparkError
-from rack_traffic.flow_formats import read_flows
-from rack_traffic.measured_tables import MeasuredInput, write_measured
+from rack_traffic.flow_formats import RECORD, read_flows
 from rack_traffic.options import EstimationOptions, FlowFormatName, FlowOptions
-from rack_traffic.pipeline import Snapshots, partition_hours, priced_hours
-from rack_traffic.prices import PriceTable
-from rack_traffic.schemas import (
-    FLOWS_HOURLY,
-    HOURLY,
-    PARTITION_HOURS,
-    REJECTED_ROWS,
-    REPLACED_HOURLY,
-    SNAPSHOTS,
-    spark_schema,
+from rack_traffic.pipeline import (
+    FlowInput,
+    Snapshots,
+    partition_hours,
+    priced_hours,
+    write_measured,
 )
+from rack_traffic.prices import PriceTable
+from rack_traffic.schemas import OUTPUT, REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import KAFKA_CONNECTOR, log, minor, summarize_error
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES, INT, LONG, SNAPSHOT_TABLES, TEXT
+from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.storage import validate_tables
-from rack_traffic.transforms.hours import HOUR_US, whole_part
+from rack_traffic.transforms.hours import hour_numbers, whole_part
 from rack_traffic.validation import ValidatedTable
 from rack_traffic.watermark import (
     EPOCH,
@@ -76,22 +68,6 @@ from rack_traffic.writers import Writers
 
 DAY = timedelta(days=1)
 
-_OUTPUT = {
-    "partition_hours": PARTITION_HOURS,
-    "hourly": HOURLY,
-    "rejected_rows": REJECTED_ROWS,
-    "progress": PROGRESS,
-}
-_OUTPUT_OF_FLOWS = {"flows_hourly": FLOWS_HOURLY, "replaced_hourly": REPLACED_HOURLY}
-
-FLOW_RECORDS = spark_schema(
-    {
-        **{"start": LONG, "end": LONG, "source_address": TEXT, "source_port": INT},
-        **{"destination_address": TEXT, "destination_port": INT, "bytes": LONG, "reporter": TEXT},
-    }
-)
-"""The columns of `flow_formats.RECORD`."""
-
 MAX_FLOW_FILES = 1000
 """Files of flow records in a batch."""
 
@@ -100,8 +76,8 @@ MAX_FLOW_FILES = 1000
 class StreamOptions:
     """Output of the stream and its delays.
 
-    ``target`` is a folder of the stream's own. ``delay_minutes`` is how late a snapshot may arrive
-    before its hour closes. Later snapshots are included when the next hour closes, unless they are
+    ``target`` is a folder of the stream's own. ``delay`` is how late a snapshot may arrive before
+    its hour closes. Later snapshots are included when the next hour closes, unless they are
     older than that by ``estimation.max_gap``; those are counted as late. Published hours are kept
     for ``keep_days``, and replaced files for ``history``.
     """
@@ -111,7 +87,7 @@ class StreamOptions:
     estimation: EstimationOptions = field(
         default_factory=lambda: EstimationOptions(max_gap_hours=2.0)
     )
-    delay_minutes: float = 10.0
+    delay: timedelta = timedelta(minutes=10)
     keep_days: int = 400
     history: timedelta = delta.HISTORY
     writers: Writers = field(default_factory=Writers)
@@ -131,17 +107,14 @@ class StreamOptions:
         """The tables of the store, and their columns."""
         if self.flows is None:
             return {table: SNAPSHOTS[table] for table in ESTIMATE_TABLES}
-        return {table: SNAPSHOTS[table] for table in SNAPSHOT_TABLES} | {"flows": FLOW_RECORDS}
+        return {table: SNAPSHOTS[table] for table in SNAPSHOT_TABLES} | {"flows": RECORD}
 
     @property
     def output(self) -> Mapping[str, StructType]:
         """The output tables, and their columns."""
-        return _OUTPUT if self.flows is None else _OUTPUT | _OUTPUT_OF_FLOWS
-
-    @property
-    def delay(self) -> timedelta:
-        """``delay_minutes`` as a timedelta."""
-        return timedelta(minutes=self.delay_minutes)
+        of_flows = () if self.flows is None else ("flows_hourly", "replaced_hourly")
+        names = ("partition_hours", "hourly", "rejected_rows", *of_flows)
+        return {table: OUTPUT[table] for table in names} | {"progress": PROGRESS}
 
 
 def kafka_messages(
@@ -311,20 +284,23 @@ def _append_batch(
     given = [table for table in tables if table in present]
     validated = validate_tables({table: rows_of_messages(messages, table) for table in tables})
     for table in given:
-        rows = validated.tables[table].valid
-        dated = rows.withColumn("date", F.to_date("taken_at"))
+        dated = validated[table].valid.withColumn("date", F.to_date("taken_at"))
         delta.append_once(dated, options.store(table), query, number)
-    rejected = [validated.tables[table].rejected for table in given]
+    rejected = [validated[table].rejected for table in given]
     if present - set(SNAPSHOTS):
         rejected.append(unknown_messages(messages))
-    if rejected:
-        rejected_rows = reduce(DataFrame.unionByName, rejected)
-        if not rejected_rows.isEmpty():
-            dated = rejected_rows.withColumn("date", F.current_date())
-            delta.append_once(dated, options.path("rejected_rows"), query, number)
+    _append_rejected(rejected, number, options, query)
     if "commits" not in present:
         return spark.createDataFrame([], SNAPSHOTS["commits"])
-    return validated.snapshots.commits
+    return validated["commits"].valid
+
+
+def _append_rejected(
+    rejected: list[DataFrame], number: int, options: StreamOptions, writer: str
+) -> None:
+    if rejected and not (rows := reduce(DataFrame.unionByName, rejected)).isEmpty():
+        dated = rows.withColumn("date", F.current_date())
+        delta.append_once(dated, options.path("rejected_rows"), writer, number)
 
 
 def _append_flows(
@@ -337,11 +313,8 @@ def _append_flows(
     if unreadable:
         rows = [("flows", reason, file) for file, reason in unreadable.items()]
         rejected.append(spark.createDataFrame(rows, REJECTED_ROWS))
-    rejected_rows = reduce(DataFrame.unionByName, rejected)
-    if not rejected_rows.isEmpty():
-        dated = rejected_rows.withColumn("date", F.current_date())
-        # Rejected messages of the batch are another write to this table.
-        delta.append_once(dated, options.path("rejected_rows"), f"{query} flows", number)
+    # Rejected messages of the batch are another write to this table.
+    _append_rejected(rejected, number, options, f"{query} flows")
     if read:
         valid = reduce(DataFrame.unionByName, (table.valid for table, _ in read))
         dated = valid.withColumn("date", F.to_date(F.timestamp_micros("start")))
@@ -373,8 +346,8 @@ def _read_files(
 
 
 def _hours(records: DataFrame) -> frozenset[datetime]:
-    last = F.greatest(F.col("end"), F.col("start") + F.lit(1)) - F.lit(1)
-    numbers = F.sequence(whole_part(F.col("start"), HOUR_US), whole_part(last, HOUR_US))
+    until = F.greatest(F.col("end"), F.col("start") + F.lit(1))
+    numbers = hour_numbers(F.col("start"), until)
     rows = records.select(F.explode(numbers).alias("hour")).distinct().collect()
     return frozenset(EPOCH + row["hour"] * HOUR for row in rows)
 
@@ -387,12 +360,7 @@ def rows_of_messages(messages: DataFrame, table: str) -> DataFrame:
 
     A column that a row lacks, or has with another type, is null; validation rejects such rows.
     """
-    schema = StructType(
-        [
-            StructField("table", StringType()),
-            StructField("rows", ArrayType(SNAPSHOTS[table])),
-        ]
-    )
+    schema = StructType().add("table", "string").add("rows", ArrayType(SNAPSHOTS[table]))
     parsed = messages.select(F.from_json("value", schema, {"timeZone": "UTC"}).alias("message"))
     of_table = parsed.filter(F.col("message.table") == table)
     return of_table.select(F.explode("message.rows").alias("row")).select("row.*")
@@ -469,19 +437,17 @@ def _publish_measured(
         first = min(first, EPOCH + timedelta(microseconds=row["first"]))
     # Whether a client is a member then depends on the snapshot of the group before.
     since = earliest_needed(first, options.estimation.max_gap)
-    # Flow records are joined with brokers and members only.
-    snapshots = Snapshots(
+    given = FlowInput(
+        records,
+        # Of all clusters: a record is of one.
+        listeners=delta.read(spark, options.store("listeners")),
         brokers=_stored(spark, "brokers", options, None, hours),
         members=_stored(spark, "members", options, since, hours),
-        partitions=spark.createDataFrame([], SNAPSHOTS["partitions"]),
-        commits=spark.createDataFrame([], SNAPSHOTS["commits"]),
+        options=flows,
     )
-    # Of all clusters: a record is of one.
-    listeners = delta.read(spark, options.store("listeners"))
     written = delta.read(spark, options.path("partition_hours")).filter(condition)
     estimated = priced_hours(written.drop("date"), options.prices, options.writers)
-    given = MeasuredInput(records, listeners, snapshots, estimated)
-    write_measured(given, flows, options.prices, replace)
+    write_measured(given, estimated, options.prices, replace)
 
 
 def _condition(hours: list[ClosedHours]) -> str:
@@ -506,7 +472,7 @@ def _stored_flows(
         for each in hours
     }
     records = delta.read(spark, options.store("flows")).filter(" OR ".join(sorted(conditions)))
-    return records.select(*FLOW_RECORDS.names)
+    return records.select(*RECORD.names)
 
 
 def _micros(time: datetime) -> int:

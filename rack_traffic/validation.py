@@ -6,11 +6,11 @@ table that lacks a column, or has one of the wrong type, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     DataType,
@@ -52,26 +52,17 @@ _INVALID = {
 """Column to the SQL condition of invalid rows by reason, in every table that has the column."""
 
 
-def rejected_if(table: str) -> dict[str, str]:
-    """Return the SQL condition of rejected rows by reason; the first that holds is reported.
-
-    A null condition is false.
-    """
-    columns = SNAPSHOTS[table].names
-    conditions = {f"{name} is missing": f"`{name}` is null" for name in REQUIRED if name in columns}
-    for name, invalid in _INVALID.items():
-        if name in columns:
-            conditions |= invalid
-    return conditions
+REASON = "_reason"
+"""The column of ``ValidatedTable.marked`` with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedTable:
-    """The rows of a snapshot table.
+    """The rows of a table of snapshots, or of flow records.
 
     ``valid`` has the columns of the table's schema, ``rejected`` those of
     ``schemas.REJECTED_ROWS``. ``marked`` has all rows, with the reason for which a row is rejected
-    in the column ``_reason`` (null for valid rows).
+    in the column REASON (null for valid rows).
     """
 
     table: str
@@ -80,33 +71,39 @@ class ValidatedTable:
     marked: DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class RowCounts:
-    """The number of rows of a table, and of its rejected rows by reason."""
-
-    rows: int
-    rejected: dict[str, int]
-
-
-REASON = "_reason"
-"""The column of ``ValidatedTable.marked`` with the reason."""
-
-
 def validate(rows: DataFrame, table: str) -> ValidatedTable:
     """Divide the rows of a snapshot table into valid and rejected ones. Raise InputError like
     :func:`cast_columns`."""
     typed = cast_columns(rows, table)
-    reasons = [
-        F.when(F.expr(condition), F.lit(why)) for why, condition in rejected_if(table).items()
-    ]
-    marked = typed.withColumn(REASON, F.coalesce(*reasons))
-    rejected = marked.filter(F.col(REASON).isNotNull()).select(
-        F.lit(table).alias("table"),
-        F.col(REASON).alias("reason"),
-        F.to_json(F.struct(*typed.columns)).alias("row"),
+    columns = typed.columns
+    conditions = {f"{name} is missing": f"`{name}` is null" for name in REQUIRED if name in columns}
+    for name, invalid in _INVALID.items():
+        if name in columns:
+            conditions |= invalid
+    marked = typed.withColumn(REASON, first_reason(conditions))
+    return divide(marked, table, columns, F.struct(*columns))
+
+
+def first_reason(conditions: Mapping[str, str]) -> Column:
+    """Return the first reason whose condition of SQL holds, else null. A null condition is
+    false."""
+    none = F.lit(None).cast("string")
+    return F.coalesce(none, *(F.when(F.expr(sql), F.lit(why)) for why, sql in conditions.items()))
+
+
+def divide(
+    marked: DataFrame, table: str, columns: Sequence[str], rejected: Column | str
+) -> ValidatedTable:
+    """Divide rows by the column REASON; ``rejected`` is the struct to keep of a rejected row."""
+    reason = F.col(REASON)
+    return ValidatedTable(
+        table,
+        marked.filter(reason.isNull()).select(*columns),
+        marked.filter(reason.isNotNull()).select(
+            F.lit(table).alias("table"), reason.alias("reason"), F.to_json(rejected).alias("row")
+        ),
+        marked,
     )
-    valid = marked.filter(F.col(REASON).isNull()).drop(REASON)
-    return ValidatedTable(table, valid, rejected, marked)
 
 
 def cast_columns(rows: DataFrame, table: str) -> DataFrame:
@@ -130,19 +127,25 @@ def cast_columns(rows: DataFrame, table: str) -> DataFrame:
     )
 
 
-def count_rows(tables: Sequence[ValidatedTable]) -> dict[str, RowCounts]:
+@dataclass(slots=True)
+class RowCounts:
+    """The number of rows of a table, and of its rejected rows by reason."""
+
+    rows: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+
+def count_rows(tables: Collection[ValidatedTable]) -> dict[str, RowCounts]:
     """Return the counts of each table by its name; one job that evaluates the rules only."""
-    marked = [
-        each.marked.select(F.lit(each.table).alias("table"), F.col(REASON)) for each in tables
-    ]
+    counts = {each.table: RowCounts() for each in tables}
+    marked = [each.marked.select(F.lit(each.table).alias("table"), REASON) for each in tables]
     counted = reduce(DataFrame.union, marked).groupBy("table", REASON).count().collect()
-    totals = dict.fromkeys((each.table for each in tables), 0)
-    rejected: dict[str, dict[str, int]] = {name: {} for name in totals}
     for row in sorted(counted, key=lambda row: row[REASON] or ""):
-        totals[row["table"]] += row["count"]
+        of_table = counts[row["table"]]
+        of_table.rows += row["count"]
         if row[REASON] is not None:
-            rejected[row["table"]][row[REASON]] = row["count"]
-    return {name: RowCounts(rows, rejected[name]) for name, rows in totals.items()}
+            of_table.rejected[row[REASON]] = row["count"]
+    return counts
 
 
 def _can_cast(source: DataType, target: DataType) -> bool:

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from rack_traffic.schemas import spark_schema
+from rack_traffic.snapshot_tables import LONG, TEXT, TIME
 
 HOUR = timedelta(hours=1)
 
@@ -25,15 +27,11 @@ snapshot closed, is not published."""
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
-PROGRESS = StructType(
-    [
-        StructField("cluster", StringType()),
-        StructField("first", TimestampType()),
-        StructField("newest", TimestampType()),
-        StructField("published_until", TimestampType()),
-        StructField("rows", LongType()),
-        StructField("late", LongType()),
-    ]
+PROGRESS = spark_schema(
+    {
+        **{"cluster": TEXT, "first": TIME, "newest": TIME, "published_until": TIME},
+        **{"rows": LONG, "late": LONG},
+    }
 )
 """The columns of the table ``progress``, which are the fields of :class:`ClusterProgress`."""
 
@@ -108,11 +106,6 @@ def late_hours(
     return late
 
 
-def late_before(each: ClusterProgress, max_gap: timedelta) -> datetime:
-    """Return the time before which a snapshot is late: its hours are not published again."""
-    return each.begin - max_gap
-
-
 def _hour(time: datetime) -> datetime:
     return time.replace(minute=0, second=0, microsecond=0)
 
@@ -120,24 +113,13 @@ def _hour(time: datetime) -> datetime:
 def read_progress(table: DataFrame) -> Progress:
     """Return the rows of the table ``PROGRESS``."""
     times = ("first", "newest", "published_until")
-    rows = table.select(
-        "cluster",
-        # PySpark returns local times, which are ambiguous when clocks are set back.
-        *(F.unix_micros(name).alias(name) for name in times),
-        "rows",
-        "late",
-    ).collect()
-    return {
-        row["cluster"]: ClusterProgress(
-            row["cluster"],
-            _time(row["first"]),
-            _time(row["newest"]),
-            None if row["published_until"] is None else _time(row["published_until"]),
-            row["rows"],
-            row["late"],
-        )
-        for row in rows
-    }
+    # PySpark returns local times, which are ambiguous when clocks are set back.
+    micros = table.withColumns({name: F.unix_micros(name) for name in times})
+    progress = {}
+    for row in micros.select(*PROGRESS.names).collect():
+        of_time = {name: None if row[name] is None else _time(row[name]) for name in times}
+        progress[row["cluster"]] = ClusterProgress(**{**row.asDict(), **of_time})
+    return progress
 
 
 def _time(micros: int) -> datetime:
@@ -145,11 +127,14 @@ def _time(micros: int) -> datetime:
 
 
 def with_batch(before: Progress, commits: DataFrame, max_gap: timedelta) -> Progress:
-    """Return the progress after a batch with the valid rows ``commits``."""
+    """Return the progress after a batch with the valid rows ``commits``.
+
+    A snapshot is late if its hours are not published again.
+    """
     late = F.when(F.lit(False), 1)
     for cluster, each in before.items():
-        limit = late_before(each, max_gap)
-        late = late.when((F.col("cluster") == cluster) & (F.col("taken_at") < F.lit(limit)), 1)
+        is_late = F.col("taken_at") < F.lit(each.begin - max_gap)
+        late = late.when((F.col("cluster") == cluster) & is_late, 1)
     of_batch = commits.groupBy("cluster").agg(
         F.unix_micros(F.min("taken_at")).alias("first"),
         F.unix_micros(F.max("taken_at")).alias("newest"),
@@ -160,15 +145,13 @@ def with_batch(before: Progress, commits: DataFrame, max_gap: timedelta) -> Prog
     for row in of_batch.collect():
         times = _time(row["first"]), _time(row["newest"])
         new = ClusterProgress(row["cluster"], *times, None, row["rows"], row["late"])
-        old = before.get(new.cluster)
-        if old is not None:
-            new = ClusterProgress(
-                new.cluster,
-                min(old.first, new.first),
-                max(old.newest, new.newest),
-                old.published_until,
-                old.rows + new.rows,
-                old.late + new.late,
+        if (old := before.get(new.cluster)) is not None:
+            new = replace(
+                old,
+                first=min(old.first, new.first),
+                newest=max(old.newest, new.newest),
+                rows=old.rows + new.rows,
+                late=old.late + new.late,
             )
         after[new.cluster] = new
     return after

@@ -21,13 +21,11 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -38,7 +36,6 @@ from integration.support.collecting import collect, read_table
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name
-from rack_traffic.snapshot_tables import arrow_schema
 from rackward.testing import Cluster
 from tests.support.traffic_frames import Bytes, Figures, counted, per_pair, unknown_bytes
 from tests.support.waiting import wait_until
@@ -49,20 +46,6 @@ SHORT_RUN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For short runs: a Java process that ends before optimized compilation would pay off."""
 
 SHORT_RUN = ("--conf", f"spark.driver.extraJavaOptions={SHORT_RUN_JAVA}")
-
-
-def write_snapshots(root: Path, rows: Rows) -> None:
-    """Write snapshots as a collector does: ``root/<table>/date=.../part.parquet``."""
-    for table, given in rows.items():
-        schema = arrow_schema(table)
-        full: list[dict[str, Any]] = [
-            {name: row.get(name) for name in schema.names} for row in given
-        ]
-        for date in sorted({row["taken_at"].astimezone(UTC).date() for row in given}):
-            folder = root / table / f"date={date}"
-            folder.mkdir(parents=True)
-            of_date = [row for row in full if row["taken_at"].astimezone(UTC).date() == date]
-            pq.write_table(pa.Table.from_pylist(of_date, schema), folder / "part.parquet")
 
 
 def messages(rows: Rows, at_once: int) -> list[bytes]:

@@ -18,9 +18,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from integration.support.traffic import SHORT_RUN, SHORT_RUN_JAVA, table_rows, write_snapshots
+from integration.support.traffic import SHORT_RUN, SHORT_RUN_JAVA, table_rows
 from rack_traffic.schemas import HOURLY, WHAT_IF
 from rack_traffic.session import DELTA_LAKE, find_java, minor
+from tests.support.traffic_frames import write_snapshots
 from tests.support.traffic_truth import Fault, observe, simulate
 
 TIMEOUT = 120.0

@@ -26,10 +26,10 @@ from integration.support.traffic import (
     count_rows,
     messages,
     table_rows,
-    write_snapshots,
 )
 from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, PARTITION_HOURS, REPLACED_HOURLY
 from rackward.testing import Cluster
+from tests.support.traffic_frames import write_snapshots
 from tests.support.traffic_truth import BEGIN, Fault, observe, simulate
 
 SECONDS = 600.0

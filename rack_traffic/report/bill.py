@@ -48,18 +48,13 @@ class OwnerRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
-    """Who pays for what: of the rules that match, the first one applies."""
-
-    rules: tuple[OwnerRule, ...] = ()
-
-    def team(self, kind: str, values: Mapping[str, str | None]) -> str:
-        """Return the team that pays for traffic with these ``values`` of PATTERNS."""
-        return next((rule.team for rule in self.rules if rule.matches(kind, values)), NO_TEAM)
+def team_of(owners: Iterable[OwnerRule], kind: str, values: Mapping[str, str | None]) -> str:
+    """Return the team that pays for traffic with these ``values`` of PATTERNS: that of the first
+    rule that matches."""
+    return next((rule.team for rule in owners if rule.matches(kind, values)), NO_TEAM)
 
 
-def read_owners(path: Path) -> Owners:
+def read_owners(path: Path) -> list[OwnerRule]:
     """Return the rules in a CSV file with the columns ``team`` and PATTERNS. Raise InputError."""
     try:
         reader = csv.DictReader(path.read_text().splitlines())
@@ -74,7 +69,7 @@ def read_owners(path: Path) -> Owners:
         if not (row["team"] and patterns) or None in row:
             raise InputError(f"{path}: rule {number} needs a team and at least one pattern")
         rules.append(OwnerRule(row["team"], patterns))
-    return Owners(tuple(rules))
+    return rules
 
 
 def split_cents(cents: int, amounts: Sequence[Fraction]) -> list[int]:

@@ -7,7 +7,7 @@ light mode, dark mode and print. Jinja escapes the names, which come from cluste
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -81,7 +81,7 @@ def _length(value: float, longest: float) -> float:
     return round(100 * max(value, 0.0) / longest, 3) if longest else 0.0
 
 
-# ---- Traffic between racks as a grid that is small enough to be read.
+# ---- The heat map: traffic between racks as cells with a colour, few enough to be read.
 #
 # If there are too many racks, racks with levels are added up at their deepest level that gives few
 # enough; other racks with the least bytes are added up as "others".
@@ -89,64 +89,30 @@ def _length(value: float, longest: float) -> float:
 MAX_RACKS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class RackGrid:
-    """Traffic by (from, to) of ``racks``; None, the last of them, is the unknown rack.
-
-    ``note`` is an explanation if some labels stand for several racks.
-    """
-
-    racks: tuple[str | None, ...]
-    cells: Mapping[tuple[str | None, str | None], Traffic]
-    note: str | None = None
-
-    def __getitem__(self, pair: tuple[str | None, str | None]) -> Traffic:
-        return self.cells.get(pair, Traffic())
-
-
-def rack_grid(pairs: Iterable[PairTotal], max_racks: int = MAX_RACKS) -> RackGrid:
-    """Return the grid of ``pairs`` with at most ``max_racks`` known racks."""
-    pairs = list(pairs)
+def _labels(pairs: Iterable[PairTotal]) -> tuple[dict[str, str], str | None, str]:
+    """Return the label of each rack, at most MAX_RACKS, the label of the "others" or None, and an
+    explanation if some labels stand for several racks."""
     sizes: dict[str, int] = {}
     for each in pairs:
         for rack in {each.from_rack, each.to_rack}:
             if rack is not None:
                 sizes[rack] = sizes.get(rack, 0) + each.traffic.bytes
-    labels, others, note = _labels(sizes, max_racks)
-    label_of: dict[str | None, str | None] = {rack: labels[rack] for rack in sizes}
-    label_of[None] = None
-    cells: dict[tuple[str | None, str | None], Traffic] = {}
-    for each in pairs:
-        key = label_of[each.from_rack], label_of[each.to_rack]
-        cells[key] = cells.get(key, Traffic()) + each.traffic
-    named = sorted(set(labels.values()), key=lambda label: (label == others, label))
-    unknown = any(None in key for key in cells)
-    return RackGrid((*named, None) if unknown else tuple(named), cells, note)
-
-
-def _labels(
-    sizes: Mapping[str, int], max_racks: int
-) -> tuple[dict[str, str], str | None, str | None]:
-    """Return the label of each rack, the label of the "others" or None, and a note or None."""
-    if len(sizes) <= max_racks:
-        return {rack: rack for rack in sizes}, None, None
+    if len(sizes) <= MAX_RACKS:
+        return {rack: rack for rack in sizes}, None, ""
     paths = {rack: parse_rack(rack) or (rack,) for rack in sizes}
     for level in range(max(map(len, paths.values())) - 1, 0, -1):
         cut = {rack: "/" + "/".join(path[:level]) for rack, path in paths.items()}
-        if 1 < len(set(cut.values())) <= max_racks:
+        if 1 < len(set(cut.values())) <= MAX_RACKS:
             names = "level" if level == 1 else f"{level} levels"
             return cut, None, f"{len(sizes):,} racks, grouped by their first {names}."
     ranked = sorted(sizes, key=lambda rack: (-sizes[rack], rack))
-    largest = ranked[: max_racks - 1]
+    largest = ranked[: MAX_RACKS - 1]
     others = f"{len(sizes) - len(largest):,} others"
     labels = {rack: rack if rack in largest else others for rack in ranked}
     note = (
         f"{len(sizes):,} racks: the {len(largest)} with the most bytes, and the sum of the others."
     )
     return labels, others, note
-
-
-# ---- The heat map: the grid of racks as cells with a colour.
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +143,24 @@ class HeatMap:
 _MAX_LABEL = 24
 
 
-def heat_map(grid: RackGrid, currency: Currency) -> HeatMap:
-    """Return the cells of ``grid``, all on one scale, which begins at 0."""
-    most_bytes = max((each.bytes for each in grid.cells.values()), default=0)
-    most_cost = max((each.cost for each in grid.cells.values()), default=0.0)
-    all_bytes = sum(each.bytes for each in grid.cells.values())
+def heat_map(pairs: Sequence[PairTotal], currency: Currency) -> HeatMap:
+    """Return the cells of ``pairs``, all on one scale, which begins at 0."""
+    labels, others, note = _labels(pairs)
+
+    def label_of(rack: str | None) -> str | None:
+        return None if rack is None else labels[rack]
+
+    traffic_of: dict[tuple[str | None, str | None], Traffic] = {}
+    for each in pairs:
+        key = label_of(each.from_rack), label_of(each.to_rack)
+        traffic_of[key] = traffic_of.get(key, Traffic()) + each.traffic
+    racks = sorted(set(labels.values()), key=lambda label: (label == others, label))
+    most_bytes = max((each.bytes for each in traffic_of.values()), default=0)
+    most_cost = max((each.cost for each in traffic_of.values()), default=0.0)
+    all_bytes = sum(each.bytes for each in traffic_of.values())
 
     def cell(one: str | None, other: str | None) -> HeatCell:
-        traffic = grid[one, other]
+        traffic = traffic_of.get((one, other), Traffic())
         style = "unknown" if None in (one, other) else "local" if one == other else "crossing"
         size = wording.bytes_text(traffic.bytes) if traffic.bytes else "0"
         cost = currency.text(traffic.cost) if traffic.cost else "0"
@@ -201,18 +177,18 @@ def heat_map(grid: RackGrid, currency: Currency) -> HeatMap:
             f"cost {'unknown' if cost == '?' else cost}",
         )
 
-    sources = _side(grid.racks, {one for one, _ in grid.cells})
-    targets = _side(grid.racks, {other for _, other in grid.cells})
+    sources = _side(racks, {one for one, _ in traffic_of})
+    targets = _side(racks, {other for _, other in traffic_of})
     return HeatMap(
         tuple(map(_label, targets)),
         tuple((_label(one), tuple(cell(one, other) for other in targets)) for one in sources),
-        grid.note or "",
+        note,
     )
 
 
-def _side(racks: Sequence[str | None], present: set[str | None]) -> list[str | None]:
+def _side(racks: Sequence[str], present: set[str | None]) -> list[str | None]:
     """Return the racks of one axis: all known ones, unless none of them is present there."""
-    known = [rack for rack in racks if rack is not None] if present - {None} else []
+    known = racks if present - {None} else []
     return [*known, None] if None in present else [*known]
 
 
@@ -232,13 +208,12 @@ _SPANS = (1, 3, 6, 12, 24, 7 * 24, 28 * 24)
 _ORIGIN = datetime(1969, 12, 29, tzinfo=UTC)
 
 
-def hours_per_bar(hours: Iterable[datetime], max_bars: int = MAX_BARS) -> int:
-    """Return the smallest number of hours per bar with which ``max_bars`` cover ``hours``."""
-    times = list(hours)
-    if not times:
+def hours_per_bar(hours: Collection[datetime]) -> int:
+    """Return the smallest number of hours per bar with which MAX_BARS cover ``hours``."""
+    if not hours:
         return 1
-    length = (max(times) - min(times)) // timedelta(hours=1) + 1
-    return next((span for span in _SPANS if length <= span * max_bars), _SPANS[-1])
+    length = (max(hours) - min(hours)) // timedelta(hours=1) + 1
+    return next((span for span in _SPANS if length <= span * MAX_BARS), _SPANS[-1])
 
 
 def sum_by_bar(hours: Iterable[HourTotal], span: int) -> dict[datetime, Traffic]:

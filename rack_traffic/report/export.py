@@ -1,7 +1,7 @@
 """Export of a summary as JSON, and as small Parquet tables.
 
-``JSON_FORMAT`` documents the JSON in the help of the command. The tables have the same content, for
-notebooks and dashboards.
+The help of the command documents the JSON. The tables have the same content, for notebooks and
+dashboards.
 """
 
 from __future__ import annotations
@@ -37,42 +37,6 @@ from rack_traffic.report.model import (
     Traffic,
 )
 
-JSON_FORMAT = """\
-{"schema_version": 1, "command": "traffic report",
- "period": {"since", "until"}, "headline",
- "changes": [{"cluster", "groups": [...], "scenario", "text",
-              "saving_per_month"}],
- "clusters": [{"cluster", "hours", "first", "last"}],
- "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
- "findings": [{"priority": act|check|info, "subject": traffic|changes|data,
-               "headline", "detail", "reliability", "saving_per_month"}],
- "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
- "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
- "bill": [{"team", kind: cost of the period, to the cent}],
- "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
-             "change": null or {"scenario", "text", "cost_per_month_now",
-               "cost_per_month_after", "saving_per_month", "locality_now",
-               "locality_after", "shared_topics", "hours"}}],
- "others": as "groups", for all producers, all replication and readers in no
- group of a cluster,
- "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
-                "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
-                "leader_moves"}],
- "what_if": {"since", "until"},
- "rejected_rows": null or [{"table", "reason", "rows"}],
- "flow_pairs": null or [{"cluster", "kind", "from_rack", "to_rack", "bytes",
-                         "estimated_bytes"}],
- "flow_clients": null or [{"cluster", "client", "rack", "read_bytes",
-                           "written_bytes"}],
- "misplaced_members": null or [{"cluster", "group", "client", "rack",
-                                "network_rack", "bytes"}]}
-TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes",
- "measured_bytes".
-kind is consume, replicate or produce. Unknown racks are null.
-Times are UTC; "first" and "last" are the beginnings of hours, "until" is
-the end of one."""
-
 _COST_DIGITS = 6
 _HOUR_DIGITS = 3
 
@@ -80,12 +44,13 @@ _HOUR_DIGITS = 3
 def summary_json(
     summary: Summary, findings: tuple[Finding, ...], currency: Currency
 ) -> dict[str, Any]:
-    """Return the values of the JSON document; costs are rounded to six digits."""
+    """Return the values of the JSON document, times as datetimes; costs are rounded to six
+    digits."""
     first = min((each.first for each in summary.clusters), default=None)
     until = max((each.last + timedelta(hours=1) for each in summary.clusters), default=None)
     rejected, flows = summary.rejected_rows, summary.flows
     return {
-        "period": {"since": _value("since", first), "until": _value("until", until)},
+        "period": {"since": first, "until": until},
         "headline": headline(summary, currency).sentence,
         "changes": _rows(planned_changes(summary.parts)),
         "clusters": _rows(summary.clusters),
@@ -102,10 +67,7 @@ def summary_json(
         "groups": [_group(each) for each in summary.groups],
         "others": [_group(each) for each in summary.others],
         "scenarios": _rows(summary.scenarios),
-        "what_if": {
-            "since": _value("since", summary.what_if_since),
-            "until": _value("until", summary.what_if_until),
-        },
+        "what_if": {"since": summary.what_if_since, "until": summary.what_if_until},
         "rejected_rows": None if rejected is None else _rows(rejected),
         "flow_pairs": None if flows is None else _rows(flows.pairs),
         "flow_clients": None if flows is None else _rows(flows.clients),
@@ -136,10 +98,6 @@ def _row(value: Any) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, tuple):
-        return list(value)
     if isinstance(value, float) and ("cost" in name or "saving" in name):
         return round(value, _COST_DIGITS)
     if isinstance(value, float) and name == "hours":
@@ -149,8 +107,7 @@ def _value(name: str, value: Any) -> Any:
 
 # ---- Tables.
 
-_TIME = pa.timestamp("us", tz="UTC")
-_TYPES = {int: pa.int64(), float: pa.float64(), datetime: _TIME}
+_TYPES = {int: pa.int64(), float: pa.float64(), datetime: pa.timestamp("us", tz="UTC")}
 
 
 def _columns(shape: type, *names: str) -> dict[str, pa.DataType]:
@@ -193,8 +150,7 @@ def summary_tables(data: Mapping[str, Any]) -> dict[str, pa.Table]:
     tables = {}
     for name, columns in SCHEMAS.items():
         rows = [{**row, **(row.get("change") or {})} for row in data[name] or ()]
-        schema = pa.schema(list(columns.items()))
-        tables[name] = pa.table([_column(rows, *each) for each in columns.items()], schema=schema)
+        tables[name] = pa.Table.from_pylist(rows, pa.schema(list(columns.items())))
     return tables
 
 
@@ -207,10 +163,3 @@ def write_tables(tables: Mapping[str, pa.Table], folder: Path) -> None:
                 pq.write_table(table, file)
     except OSError as error:
         raise OutputError(f"cannot write tables to {folder}: {error.strerror or error}") from error
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
-    values = [row.get(name) for row in rows]
-    if kind == _TIME:
-        values = [None if each is None else datetime.fromisoformat(each) for each in values]
-    return pa.array(values, kind)

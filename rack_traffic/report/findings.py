@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -97,7 +97,7 @@ def _savings(summary: Summary, currency: Currency) -> Iterator[Finding]:
             if scenario == RACK_AWARE_PRODUCERS
             else f"{do} {count(len(groups), 'group')} {how}",
             _which(ranked, saving, currency, several) + _shared(groups),
-            reliability_of_groups(groups).name,
+            reliability_of(total(each.traffic for each in groups)).name,
             saving,
         )
 
@@ -344,11 +344,6 @@ def reliability_of(traffic: Traffic) -> Reliability:
     elif doubtful <= MAX_FAIR_DOUBTFUL_SHARE:
         level = "fair"
     return Reliability(level, estimated, unknown)
-
-
-def reliability_of_groups(groups: Iterable[GroupTotal]) -> Reliability:
-    """Return the reliability of the traffic of several groups together."""
-    return reliability_of(total(each.traffic for each in groups))
 
 
 def missing_hours(summary: Summary) -> str | None:

@@ -28,7 +28,7 @@ from rack_traffic.output_tables import (
     REPLICATION,
     SCENARIOS,
 )
-from rack_traffic.report.bill import Owners, in_cents
+from rack_traffic.report.bill import OwnerRule, in_cents, team_of
 from rack_traffic.report.flows import cost_ratios, read_flows
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
@@ -43,7 +43,7 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -120,7 +120,9 @@ def find_tables(folder: str | None, paths: Mapping[str, str | None]) -> dict[str
     return tables
 
 
-def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None = None) -> Summary:
+def read_summary(
+    paths: Mapping[str, str], period: Period, owners: Sequence[OwnerRule] | None = None
+) -> Summary:
     """Return the sums over all hours that begin in ``period``, and over all what-if intervals that
     overlap it.
 
@@ -141,12 +143,15 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
         if name := _OTHERS.get(row["kind"]):
             key = row["cluster"], name
             groups[key] = groups.get(key, Traffic()) + _traffic(row)
-    scenarios = changes = rejected_rows = None
+    scenarios: _Scenarios = {}
+    changes: dict[GroupKey, Change] = {}
+    rejected_rows = None
     ratios = {} if replaced is None else cost_ratios(hourly, replaced, consumed)
     if "what_if" in tables:
-        scenarios = _Scenarios(tables["what_if"], overlap, ratios)
+        scenarios = _scenarios(tables["what_if"], overlap, ratios)
     if "ranking" in tables:
-        changes = recommended_changes(tables["ranking"], overlap, scenarios, ratios)
+        as_is = scenarios.get("as_is", {})
+        changes = recommended_changes(tables["ranking"], overlap, as_is, ratios)
     if "rejected_rows" in tables:
         one = pc.scalar(pa.scalar(1, pa.int64()))
         counts = tables["rejected_rows"].sums(("table", "reason"), {"rows": one}, _condition())
@@ -156,7 +161,7 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
                 key=lambda each: (-each.rows, each.table, each.reason),
             )
         )
-    changes = changes or {}
+    intervals = [row for of_scenario in scenarios.values() for row in of_scenario.values()]
     clusters = _cluster_hours(hours)
     hours_of = {each.cluster: each.hours for each in clusters}
     # A group that has a change but read nothing in the period has no traffic.
@@ -189,10 +194,10 @@ def read_summary(paths: Mapping[str, str], period: Period, owners: Owners | None
         ),
         groups=tuple(each for each in ordered if each.group not in names),
         others=tuple(each for each in ordered if each.group in names),
-        scenarios=scenarios.totals() if scenarios else (),
+        scenarios=_scenario_totals(scenarios),
         rejected_rows=rejected_rows,
-        what_if_since=scenarios.since if scenarios else None,
-        what_if_until=scenarios.until if scenarios else None,
+        what_if_since=min((row["interval_start"] for row in intervals), default=None),
+        what_if_until=max((row["interval_end"] for row in intervals), default=None),
         bill=_bill(hourly, in_period, owners),
         flows=read_flows(tables["flows_hourly"], hourly, replaced, in_period)
         if "flows_hourly" in tables
@@ -242,19 +247,20 @@ def _pair_totals(rows: Rows) -> tuple[PairTotal, ...]:
     return tuple(PairTotal(*key, sums[key]) for key in ordered)
 
 
-def _bill(hourly: InputTable, period: pc.Expression, owners: Owners | None) -> tuple[BillLine, ...]:
+def _bill(
+    hourly: InputTable, period: pc.Expression, owners: Sequence[OwnerRule] | None
+) -> tuple[BillLine, ...]:
     detail = () if owners is None else ("group", "topic")
     keys = ("cluster", "kind", "from_rack", "to_rack", *detail)
     values = {"bytes": _BYTES, "cost": pc.field("cost")}
     rows = hourly.sums(keys, values, period & pc.greater(_LEVEL, 0))
     rows.sort(key=lambda row: [row[name] or "" for name in keys])
-    payers = owners or Owners()
     return in_cents(
         BillLine(
             **{name: row[name] for name in ("cluster", "kind", "from_rack", "to_rack", "bytes")},
             group=row.get("group"),
             topic=row.get("topic"),
-            team=payers.team(row["kind"], row),
+            team=team_of(owners or (), row["kind"], row),
             cost=row["cost"] or 0.0,
         )
         for row in rows
@@ -306,57 +312,57 @@ def _weighed(name: str) -> pc.Expression:
     return pc.multiply(pc.coalesce(pc.field(name), pc.scalar(0.0)), _SECONDS)
 
 
-class _Scenarios:
-    """The rows of WHAT_IF, added up by scenario and group, with costs multiplied by ``ratios``."""
+_Scenarios = Mapping[str, Mapping[GroupKey, Mapping[str, Any]]]
+"""Scenario to group to its sums."""
 
-    def __init__(
-        self, table: InputTable, condition: pc.Expression, ratios: Mapping[GroupKey, float | None]
-    ) -> None:
-        keys = ("scenario", "cluster", "group")
-        values = {"seconds": _SECONDS, "cost": _weighed("cost_per_month")} | {
-            name: pc.field(name) for name in ("local_bytes", "crossing_bytes", "unknown_bytes")
-        }
-        sums = table.sums(keys, values, condition, first="interval_start", last="interval_end")
-        # Partitions move once, not in every interval.
-        latest = table.latest(
-            keys, ("moves", "leader_moves", "shared_topics", "layout_group"), condition, sums
-        )
-        self.since = min((row["interval_start"] for row in sums), default=None)
-        self.until = max((row["interval_end"] for row in sums), default=None)
-        self._groups: dict[str, dict[GroupKey, dict[str, Any]]] = {}
-        for row in sums:
-            key = tuple(row[name] for name in keys)
-            ratio = ratios.get((row["cluster"], row["group"]))
-            row["cost"] *= 1.0 if ratio is None else ratio
-            of_scenario = self._groups.setdefault(row["scenario"], {})
-            of_scenario[row["cluster"], row["group"]] = row | latest[key]
 
-    @property
-    def as_is(self) -> Mapping[GroupKey, Mapping[str, Any]]:
-        """Return the sums of each group as it is."""
-        return self._groups.get("as_is", {})
+def _scenarios(
+    table: InputTable, condition: pc.Expression, ratios: Mapping[GroupKey, float | None]
+) -> _Scenarios:
+    """Return the rows of WHAT_IF, added up, with costs multiplied by ``ratios``."""
+    keys = ("scenario", "cluster", "group")
+    values = {"seconds": _SECONDS, "cost": _weighed("cost_per_month")} | {
+        name: pc.field(name) for name in ("local_bytes", "crossing_bytes", "unknown_bytes")
+    }
+    sums = table.sums(keys, values, condition, first="interval_start", last="interval_end")
+    # Partitions move once, not in every interval.
+    latest = table.latest(
+        keys, ("moves", "leader_moves", "shared_topics", "layout_group"), condition, sums
+    )
+    scenarios: dict[str, dict[GroupKey, dict[str, Any]]] = {}
+    for row in sums:
+        scenario, *group = (row[name] for name in keys)
+        ratio = ratios.get((group[0], group[1]))
+        row["cost"] *= 1.0 if ratio is None else ratio
+        of_scenario = scenarios.setdefault(scenario, {})
+        of_scenario[group[0], group[1]] = row | latest[scenario, *group]
+    return scenarios
 
-    def totals(self) -> tuple[ScenarioTotal, ...]:
-        """Return the total of each scenario. A group without it counts with its current cost."""
-        names = [name for name in SCENARIOS if name in self._groups]
-        names += sorted(self._groups.keys() - {*SCENARIOS})
-        return tuple(self._total(name, self._groups[name]) for name in names)
 
-    def _total(self, name: str, groups: Mapping[GroupKey, Mapping[str, Any]]) -> ScenarioTotal:
-        unchanged = [self.as_is[key] for key in sorted(self.as_is) if key not in groups]
+def _scenario_totals(scenarios: _Scenarios) -> tuple[ScenarioTotal, ...]:
+    """Return the total of each scenario. A group without it counts with its current cost."""
+    as_is = scenarios.get("as_is", {})
+    names = [name for name in SCENARIOS if name in scenarios]
+    totals = []
+    for name in [*names, *sorted(scenarios.keys() - {*SCENARIOS})]:
+        groups = scenarios[name]
+        unchanged = [as_is[key] for key in sorted(as_is) if key not in groups]
         rows = [groups[key] for key in sorted(groups)]
         counted = [*rows, *unchanged]
-        return ScenarioTotal(
-            scenario=name,
-            groups=len(rows),
-            groups_as_is=len(unchanged),
-            cost_per_month=sum(row["cost"] / row["seconds"] for row in counted),
-            local_bytes=_sum(counted, "local_bytes"),
-            crossing_bytes=_sum(counted, "crossing_bytes"),
-            unknown_bytes=_sum(counted, "unknown_bytes"),
-            moves=_sum(rows, "moves"),
-            leader_moves=_sum(rows, "leader_moves"),
+        totals.append(
+            ScenarioTotal(
+                scenario=name,
+                groups=len(rows),
+                groups_as_is=len(unchanged),
+                cost_per_month=sum(row["cost"] / row["seconds"] for row in counted),
+                local_bytes=_sum(counted, "local_bytes"),
+                crossing_bytes=_sum(counted, "crossing_bytes"),
+                unknown_bytes=_sum(counted, "unknown_bytes"),
+                moves=_sum(rows, "moves"),
+                leader_moves=_sum(rows, "leader_moves"),
+            )
         )
+    return tuple(totals)
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
@@ -366,13 +372,13 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
 def recommended_changes(
     ranking: InputTable,
     condition: pc.Expression,
-    scenarios: _Scenarios | None,
+    as_is: Mapping[GroupKey, Mapping[str, Any]],
     ratios: Mapping[GroupKey, float | None],
 ) -> dict[GroupKey, Change]:
     """Return the recommended change of each group in the table RANKING.
 
     Costs are multiplied by ``ratios``; a group whose ratio is None is left out. Shared topics and
-    layout groups are those of ``scenarios``; without it they are unknown.
+    layout groups are those of the scenario ``as_is``; without it they are unknown.
     """
     keys = ("cluster", "group")
     costs = ("cost_per_month_now", "cost_per_month_after", "saving_per_month")
@@ -381,7 +387,6 @@ def recommended_changes(
     latest = ranking.latest(
         keys, ("locality_now", "locality_after", "scenario", "change"), condition, sums
     )
-    as_is = scenarios.as_is if scenarios else {}
     changes = {}
     for row in sums:
         key = row["cluster"], row["group"]
@@ -479,9 +484,9 @@ class InputTable:
         *then: acero.Declaration,
     ) -> Rows:
         """Return ``columns`` of the rows for which ``condition`` holds, after the step ``then``."""
-        types = arrow_types(OUTPUT_TABLES[self._name])
+        schema = columns_schema(OUTPUT_TABLES[self._name])
         names = list(COLUMNS[self._name])
-        casts = [pc.field(name).cast(types[name]) for name in names]
+        casts = [pc.field(name).cast(schema.field(name).type) for name in names]
         scan = acero.ScanNodeOptions(self._dataset, columns=names, filter=condition)
         steps = [
             acero.Declaration("scan", scan),

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from operator import add, attrgetter
 
 from rack_traffic.output_tables import LEADER_LAYOUTS
 
@@ -50,16 +51,8 @@ class Traffic:
         return share(self.crossing_bytes, self.bytes) if known else None
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(
-            self.local_bytes + other.local_bytes,
-            self.crossing_bytes + other.crossing_bytes,
-            self.unknown_bytes + other.unknown_bytes,
-            self.estimated_bytes + other.estimated_bytes,
-            self.unsized_offsets + other.unsized_offsets,
-            self.cost + other.cost,
-            self.assumed_bytes + other.assumed_bytes,
-            self.measured_bytes + other.measured_bytes,
-        )
+        values = attrgetter(*self.__slots__)
+        return Traffic(*map(add, values(self), values(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +305,7 @@ class Summary:
 
 def total(several: Iterable[Traffic]) -> Traffic:
     """Return the sum of ``several``."""
-    return reduce(lambda one, other: one + other, several, Traffic())
+    return reduce(add, several, Traffic())
 
 
 def share(part: float, whole: float) -> float | None:

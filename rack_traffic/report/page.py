@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rack_traffic.output_tables import HOURS_PER_MONTH
@@ -33,7 +34,6 @@ from rack_traffic.report.charts import (
     heat_map,
     hours_per_bar,
     over_time,
-    rack_grid,
     scenario_bars,
     sum_by_bar,
 )
@@ -44,6 +44,7 @@ from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
     GroupTotal,
     Summary,
+    Traffic,
     share,
     total,
 )
@@ -58,7 +59,7 @@ ALL_CLUSTERS = "All clusters"
 class View:
     """What the page shows for a choice: the index of ``Views.names``, and a kind of traffic.
 
-    ``spans`` are the rows of the chart over time as a table of texts.
+    ``bars`` have the traffic of the chart over time by the start of its bar.
     """
 
     scope: int
@@ -66,7 +67,7 @@ class View:
     description: str
     heat: HeatMap
     time: TimeChart | None
-    spans: tuple[tuple[str, ...], ...]
+    bars: Mapping[datetime, Traffic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _view(
 ) -> View:
     pairs = [each for each in summary.pairs if each.kind == kind and each.cluster in clusters]
     hours = [each for each in summary.hours if each.kind == kind and each.cluster in clusters]
-    buckets = sum_by_bar(hours, span)
+    bars = sum_by_bar(hours, span)
     traffic = total(each.traffic for each in pairs)
     measured = share(traffic.measured_bytes, traffic.bytes)
     return View(
@@ -131,17 +132,9 @@ def _view(
         f"{wording.bytes_text(traffic.crossing_bytes)} across racks, "
         f"{wording.bytes_text(traffic.unknown_bytes)} with an unknown rack"
         + (f"; {wording.percent(measured)} measured, the rest estimated" if measured else ""),
-        heat_map(rack_grid(pairs), currency),
-        over_time(buckets, span),
-        tuple(
-            (
-                wording.time_text(start),
-                wording.bytes_text(each.local_bytes),
-                wording.bytes_text(each.crossing_bytes),
-                wording.bytes_text(each.unknown_bytes),
-            )
-            for start, each in buckets.items()
-        ),
+        heat_map(pairs, currency),
+        over_time(bars, span),
+        bars,
     )
 
 
@@ -221,18 +214,8 @@ class PageOptions:
     top: int = DEFAULT_TOP
 
 
-@dataclass(frozen=True, slots=True)
-class _CostShare:
-    """A part of the cost per month: its style, name and amount."""
-
-    style: str
-    name: str
-    amount: float
-
-
 def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOptions) -> str:
     """Return the HTML document; the same for the same input."""
-    environment = page_environment()
     currency = options.currency
     changes = planned_changes(summary.parts)
     views = make_views(summary, currency)
@@ -240,55 +223,56 @@ def render_page(summary: Summary, findings: tuple[Finding, ...], options: PageOp
         (each for each in summary.parts if each.cost_per_month),
         key=lambda each: (-(each.cost_per_month or 0), each.cluster, each.group),
     )[: options.top]
-    return environment.get_template("page.html.j2").render(
-        title=options.title,
-        options=options,
-        currency=currency,
-        words=wording,
-        summary=summary,
-        findings=findings,
-        lead=headline(summary, currency),
-        changes=changes,
-        first_changes=changes[:FIRST_CHANGES],
-        cost_shares=_cost_shares(summary, changes),
-        basis=_basis(summary) if summary.consumed.bytes else "",
-        is_rough=0 < _measured_hours(summary) < MIN_HOURS_TO_EXTRAPOLATE,
-        reliability_text=_reliability_text(summary),
-        period=_period(summary),
-        what_if_period=_what_if_period(summary),
-        bill=_bill(summary),
-        producers=_producers(summary),
-        views=views,
-        bar=bar_text(views.hours_per_bar),
-        costly=costly,
-        scenario_bars=scenario_bars(summary.scenarios, currency),
-        group_bars=group_bars(costly, currency, several_clusters=summary.has_several_clusters),
-        kinds=[(wording.KIND_NAMES[kind], summary.of_kind(kind)) for kind in KINDS],
-        level_names=LEVEL_NAMES,
-        level_meanings=LEVEL_MEANINGS,
-        consumed=reliability_of(summary.consumed),
-        mean_price=share(summary.consumed.cost * 1e9, summary.consumed.crossing_bytes),
-        hours_per_month=HOURS_PER_MONTH,
-        hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
-        several_clusters=summary.has_several_clusters,
-        flow_rows=FLOW_ROWS,
-        bar_width=BAR_WIDTH,
-        chart_height=CHART_HEIGHT,
-        data={"groups": group_columns(summary.groups), "currency": currency.prefix},
-        script=Markup(_source(environment, "page.js")),
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=options.title,
+            options=options,
+            currency=currency,
+            words=wording,
+            summary=summary,
+            findings=findings,
+            lead=headline(summary, currency),
+            changes=changes,
+            first_changes=changes[:FIRST_CHANGES],
+            cost_shares=_cost_shares(summary, changes),
+            basis=_basis(summary) if summary.consumed.bytes else "",
+            is_rough=0 < _measured_hours(summary) < MIN_HOURS_TO_EXTRAPOLATE,
+            reliability_text=_reliability_text(summary),
+            period=_period(summary),
+            what_if_period=_what_if_period(summary),
+            bill=_bill(summary),
+            producers=_producers(summary),
+            views=views,
+            bar=bar_text(views.hours_per_bar),
+            costly=costly,
+            scenario_bars=scenario_bars(summary.scenarios, currency),
+            group_bars=group_bars(costly, currency, several_clusters=summary.has_several_clusters),
+            kinds=[(wording.KIND_NAMES[kind], summary.of_kind(kind)) for kind in KINDS],
+            level_names=LEVEL_NAMES,
+            level_meanings=LEVEL_MEANINGS,
+            consumed=reliability_of(summary.consumed),
+            mean_price=share(summary.consumed.cost * 1e9, summary.consumed.crossing_bytes),
+            hours_per_month=HOURS_PER_MONTH,
+            hours_to_extrapolate=MIN_HOURS_TO_EXTRAPOLATE,
+            several_clusters=summary.has_several_clusters,
+            flow_rows=FLOW_ROWS,
+            bar_width=BAR_WIDTH,
+            chart_height=CHART_HEIGHT,
+            data={"groups": group_columns(summary.groups), "currency": currency.prefix},
+        )
     )
 
 
 @cache
-def page_environment(package: str | None = None) -> Environment:
-    """Return the environment of pages: the templates of ``package``, and those of this package.
+def _environment() -> Environment:
+    """Return the environment of the page, which extends ``base.html.j2``.
 
-    A page extends ``base.html.j2``, which has the style sheet, and needs a ``title``. A page with a
-    ``script`` has also ``data``, which the script finds as JSON in the element of that id.
+    The script finds ``data`` as JSON in the element of that id.
     """
-    packages = [package, "rack_traffic.report"] if package else ["rack_traffic.report"]
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(each) for each in packages]),
+        loader=PackageLoader("rack_traffic.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -296,15 +280,10 @@ def page_environment(package: str | None = None) -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters["script_hash"] = _script_hash
-    environment.globals["script"] = None
-    environment.globals["style"] = Markup(_source(environment, "style.css"))
+    folder = files("rack_traffic.report") / "templates"
+    environment.globals["style"] = Markup((folder / "style.css").read_text("utf-8"))
+    environment.globals["script"] = Markup((folder / "page.js").read_text("utf-8"))
     return environment
-
-
-def _source(environment: Environment, name: str) -> str:
-    """Return the text of a file that is not a template: the style sheet or the script."""
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
 
 
 def _script_hash(script: str) -> str:
@@ -312,20 +291,23 @@ def _script_hash(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _cost_shares(summary: Summary, changes: Sequence[PlannedChange]) -> tuple[_CostShare, ...]:
-    """Return what the first changes save, what the others save, and what remains."""
+def _cost_shares(
+    summary: Summary, changes: Sequence[PlannedChange]
+) -> list[tuple[str, str, float]]:
+    """Return style, name and amount per month of what the first changes save, what the others save,
+    and what remains."""
     monthly = summary.cost_per_month_now
     if not changes or not monthly:
-        return ()
+        return []
     saved = [each.saving_per_month for each in changes]
     first, others = saved[:FIRST_CHANGES], saved[FIRST_CHANGES:]
     named = wording.count(len(first), "change")
     shares = (
-        _CostShare("first", f"saved by {'the first ' if others else ''}{named}", sum(first)),
-        _CostShare("further", f"saved by {len(others):,} more", sum(others)),
-        _CostShare("crossing", "remains", monthly - sum(saved)),
+        ("first", f"saved by {'the first ' if others else ''}{named}", sum(first)),
+        ("further", f"saved by {len(others):,} more", sum(others)),
+        ("crossing", "remains", monthly - sum(saved)),
     )
-    return tuple(each for each in shares if each.amount > 0)
+    return [each for each in shares if each[2] > 0]
 
 
 def _bill(summary: Summary) -> list[tuple[str, list[str]]]:

@@ -47,18 +47,15 @@ def spans(rows: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     return begun.withColumn("until", F.coalesce(F.lead("since").over(by_since), F.lit(FOREVER)))
 
 
-def with_rack(rows: DataFrame, racks: DataFrame, broker: str, at: str, name: str) -> DataFrame:
-    """Return ``rows`` with a column ``name``: the rack of ``broker`` at the time ``at``.
-
-    ``racks`` is the result of :func:`broker_racks`; ``broker`` and ``at`` (microseconds) are
-    columns of ``rows``. The rack is null if it is unknown.
-    """
-    return _with_value(rows, racks, "rack", broker, at, name)
-
-
-def _with_value(
-    rows: DataFrame, of_brokers: DataFrame, value: str, broker: str, at: str, name: str
+def with_rack(
+    rows: DataFrame, of_brokers: DataFrame, broker: str, at: str, name: str, value: str = "rack"
 ) -> DataFrame:
+    """Return ``rows`` with a column ``name``: the rack of ``broker`` at the time ``at``, or another
+    ``value``.
+
+    ``of_brokers`` is the result of :func:`broker_racks`, or of :func:`replica_selectors`;
+    ``broker`` and ``at`` (microseconds) are columns of ``rows``. What is unknown is null.
+    """
     spans = F.broadcast(
         of_brokers.select(
             F.col("cluster").alias("_cluster"),
@@ -80,7 +77,8 @@ def _with_value(
 def with_in_sync_racks(rows: DataFrame, racks: DataFrame, selectors: DataFrame) -> DataFrame:
     """Return ``rows`` with a column ``in_sync_racks``: the racks of the in-sync replicas, if the
     leader selects replicas by rack, else null; see `placement_core.source_rack`."""
-    selected = _with_value(rows, selectors, "replica_selector", "leader", "at", "replica_selector")
+    name = "replica_selector"
+    selected = with_rack(rows, selectors, "leader", "at", name, value=name)
     of_cluster = racks.groupBy(F.col("cluster").alias("_cluster")).agg(
         F.collect_list(F.struct("broker", "rack", "since", "until")).alias("_spans")
     )
@@ -92,7 +90,7 @@ def with_in_sync_racks(rows: DataFrame, racks: DataFrame, selectors: DataFrame) 
         ),
     )
     in_sync_racks = F.when(
-        F.col("replica_selector") == RACK_AWARE_SELECTOR,
+        F.col(name) == RACK_AWARE_SELECTOR,
         F.array_sort(F.transform(in_sync, lambda span: span["rack"])),
     )
     joined = selected.join(

@@ -78,27 +78,14 @@ def commit_intervals(commits: DataFrame, states: DataFrame, owners: DataFrame) -
         .orderBy("at", "row_kind")
         .rowsBetween(first_row, 0)
     )
-    with_state = hashed.select(
-        F.xxhash64(*PARTITION, "group").alias("series_hash"),
-        *PARTITION,
-        "group",
-        "at",
-        "row_kind",
-        "committed_offset",
-        "owner",
-        F.last("state", True).over(of_partition).alias("state"),
-    ).filter(F.col("row_kind") != _STATE)
+    with_state = (
+        hashed.withColumn("state", F.last("state", True).over(of_partition))
+        .filter(F.col("row_kind") != _STATE)
+        .withColumn("series_hash", F.xxhash64(*PARTITION, "group"))
+    )
     of_series = Window.partitionBy(*SERIES).orderBy("at", "row_kind", "committed_offset")
-    with_owner = with_state.select(
-        "series_hash",
-        *PARTITION,
-        "group",
-        "at",
-        "row_kind",
-        "committed_offset",
-        "state",
-        F.last("owner", True).over(of_series.rowsBetween(first_row, 0)).alias("owner"),
-    ).filter(F.col("row_kind") == _COMMIT)
+    owner = F.last("owner", True).over(of_series.rowsBetween(first_row, 0))
+    with_owner = with_state.withColumn("owner", owner).filter(F.col("row_kind") == _COMMIT)
     from_state = F.when(
         F.col("state").isNotNull(),
         F.struct(*(F.col("state")[name].alias(name) for name in FROM_STATE)),

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from rack_traffic.options import EstimationOptions
 from rack_traffic.transforms.commit_intervals import FROM_STATE, SERIES
-from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES
+from rack_traffic.transforms.hours import INTERVAL
+from rack_traffic.transforms.partition_states import BOUNDARIES, DENSITIES, PARTITION
 
 
 def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFrame:
@@ -48,16 +49,9 @@ def consumption(intervals: DataFrame, estimation: EstimationOptions) -> DataFram
     size = F.coalesce(F.col("measured"), usual_rate * duration, F.lit(0.0))
     sized = (duration <= F.lit(estimation.max_gap_us)) & F.col("sized")
     return compared.filter(~F.col("unowned")).select(
-        "cluster",
+        *PARTITION,
         "group",
-        "topic",
-        "partition",
-        "from_at",
-        "to_at",
-        "from_rack",
-        "from_rack_after",
-        "to_rack",
-        "to_rack_after",
+        *INTERVAL,
         F.when(sized, size).otherwise(F.lit(0.0)).alias("bytes"),
         (sized & (F.col("measured").isNull() | from_compacted)).alias("estimated"),
         F.when(sized, F.lit(0).cast("bigint"))

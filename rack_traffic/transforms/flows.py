@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rack_traffic.options import Endpoints
 from rack_traffic.schemas import FLOWS_HOURLY
 from rack_traffic.transforms.broker_racks import FOREVER, spans, with_rack
-from rack_traffic.transforms.hours import HOUR_US, total_until, whole_part
+from rack_traffic.transforms.hours import hour_numbers, part_in_hour, whole_part
 
 CONNECTION = ("cluster", "client", "client_port", "broker_address", "broker_port")
 
@@ -22,21 +22,14 @@ _ATTRIBUTES = ("group", "groups", "member_rack", "peer", "broker_rack", "peer_ra
 _SIDES = ("source", "destination")
 
 
-def measured_flows(
-    records: DataFrame,
-    listeners: DataFrame,
-    members: DataFrame,
-    racks: DataFrame,
-    mapped: Endpoints,
-) -> DataFrame:
+def measured_flows(of_brokers: DataFrame, members: DataFrame, racks: DataFrame) -> DataFrame:
     """Return (cluster, kind, client, group, groups, member_rack, peer, broker_rack, peer_rack,
     to_client, hour_number, bytes, opposite_bytes).
 
-    ``records`` has the columns ``flow_formats.RECORD``; ``racks`` is the result of `broker_racks`;
-    ``mapped`` are the endpoints of load balancers and NAT. ``bytes`` went ``to_client`` (or to the
-    broker), ``opposite_bytes``, which are fewer, the other way. docs/flows.md has the rules.
+    ``of_brokers`` is the result of `records_of_brokers`, ``racks`` that of `broker_racks`.
+    ``bytes`` went ``to_client`` (or to the broker), ``opposite_bytes``, which are fewer, the other
+    way. docs/flows.md has the rules.
     """
-    of_brokers = records_of_brokers(records, listeners, mapped)
     unique = of_brokers.repartition(*CONNECTION[1:]).dropDuplicates(
         [*CONNECTION, "to_client", "start", "end", "bytes", "reporter"]
     )
@@ -105,7 +98,8 @@ def records_of_brokers(records: DataFrame, listeners: DataFrame, mapped: Endpoin
     """Return (cluster, client, client_port, broker_address, broker_port, broker, peer, to_client,
     start, end, at, bytes, reporter): the records with a broker at one end.
 
-    Arguments are those of `measured_flows`.
+    ``records`` has the columns ``flow_formats.RECORD``; ``mapped`` are the endpoints of load
+    balancers and NAT.
     """
     rows, endpoints = records, _endpoints(listeners, mapped)
     for side in _SIDES:
@@ -251,20 +245,17 @@ def _member_addresses(members: DataFrame) -> DataFrame:
 def _by_hour(rows: DataFrame) -> DataFrame:
     """Return ``rows`` per hour: ``hour_number``, and the part of ``bytes`` in it."""
     until = F.greatest(F.col("end"), F.col("start") + F.lit(1))
-    numbers = F.sequence(whole_part(F.col("start"), HOUR_US), whole_part(until - F.lit(1), HOUR_US))
     hours = rows.select(
         *CONNECTION,
         *("to_client", "reporter", *_ATTRIBUTES, "bytes"),
         F.col("start").alias("from_at"),
         until.alias("to_at"),
         (until - F.col("start")).alias("length"),
-        F.explode(numbers).alias("hour_number"),
+        F.explode(hour_numbers(F.col("start"), until)).alias("hour_number"),
     )
-    hour = F.col("hour_number") * F.lit(HOUR_US)
-    begin, end = F.greatest("from_at", hour), F.least("to_at", hour + F.lit(HOUR_US))
     return hours.select(
         *(*CONNECTION, "hour_number", "to_client", "reporter", *_ATTRIBUTES),
-        (total_until(end, "bytes") - total_until(begin, "bytes")).alias("bytes"),
+        part_in_hour("from_at", "to_at", "bytes"),
     )
 
 

@@ -19,8 +19,10 @@ from rack_traffic.writers import ALL_TOPICS, Writers
 HOUR_US = 3_600_000_000
 """Microseconds of an hour."""
 
-
 RACKS = ("from_rack", "to_rack")
+INTERVAL = ("from_at", "to_at", *(f"{rack}{end}" for rack in RACKS for end in ("", "_after")))
+"""The time of an interval in microseconds, and the racks at its beginning and its end."""
+
 SIZES = ("bytes", "estimated_bytes", "unsized_offsets")
 """What is added up, per pair of RACKS; see ``output_tables.PARTITION_HOURS``."""
 
@@ -34,17 +36,17 @@ _WHOLE, _FIRST_HALF, _SECOND_HALF = 0, 1, 2
 
 
 def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Return (keys, hour_number, from_rack, to_rack, bytes, estimated_bytes, unsized_offsets): the
+    """Return (keys, hour_number, from_rack, to_rack, bytes, unsized_offsets, estimated_bytes): the
     part of each interval in each hour that it overlaps.
 
-    ``intervals`` has ``keys`` and from_at, to_at (microseconds), from_rack, from_rack_after,
-    to_rack, to_rack_after, bytes (a fraction), estimated (boolean), unsized_offsets. Bytes and
-    offsets are distributed evenly over an interval's time. If a rack differs between its two ends,
-    the first half has the racks at the beginning and the second half those at the end.
+    ``intervals`` has ``keys``, INTERVAL, bytes (a fraction), estimated (boolean) and
+    unsized_offsets. Bytes and offsets are distributed evenly over an interval's time. If a rack
+    differs between its two ends, the first half has the racks at the beginning and the second half
+    those at the end.
 
     Results are whole: their sums do not depend on the order of addition, so that the same input
     gives the same result however Spark partitions it. A part has what the rounded total since the
-    beginning of the interval grows by, so that the parts add up to the interval.
+    beginning of the interval grows by (`part_in_hour`), so that the parts add up to the interval.
     """
     is_second = F.col("half") == _SECOND_HALF
     middle = F.col("from_at") + whole_part(F.col("to_at") - F.col("from_at"), 2)
@@ -62,38 +64,35 @@ def split_by_hour(intervals: DataFrame, keys: tuple[str, ...]) -> DataFrame:
             for rack in RACKS
         ),
     )
-    numbers = F.sequence(
-        whole_part(F.col("start"), HOUR_US), whole_part(F.col("end") - F.lit(1), HOUR_US)
-    )
-    hours = halves.withColumn("hour_number", F.explode(numbers))
-    hour = F.col("hour_number") * F.lit(HOUR_US)
-    begin, end = F.greatest("start", hour), F.least("end", hour + F.lit(HOUR_US))
-    parts = hours.select(
+    numbers = hour_numbers(F.col("start"), F.col("end"))
+    parts = halves.withColumn("hour_number", F.explode(numbers)).select(
         *keys,
         "hour_number",
         *RACKS,
-        (total_until(end, "bytes") - total_until(begin, "bytes")).alias("bytes"),
         "estimated",
-        (total_until(end, "unsized_offsets") - total_until(begin, "unsized_offsets")).alias(
-            "unsized_offsets"
-        ),
+        *(part_in_hour("start", "end", value) for value in ("bytes", "unsized_offsets")),
     )
-    return parts.select(
-        *keys,
-        "hour_number",
-        *RACKS,
-        "bytes",
-        F.when(F.col("estimated"), F.col("bytes")).otherwise(0).alias("estimated_bytes"),
-        "unsized_offsets",
-    )
+    estimated_bytes = F.when(F.col("estimated"), F.col("bytes")).otherwise(0)
+    return parts.withColumn("estimated_bytes", estimated_bytes).drop("estimated")
 
 
-def total_until(at: Column, value: str) -> Column:
-    """Return the part of an interval's value until a time, rounded.
+def hour_numbers(start: Column, end: Column) -> Column:
+    """Return an array of the numbers of the hours that [start, end) overlaps."""
+    return F.sequence(whole_part(start, HOUR_US), whole_part(end - F.lit(1), HOUR_US))
 
-    The interval has the columns ``from_at`` and ``length``."""
-    share = (at - F.col("from_at")) / F.col("length")
-    return F.round(F.col(value) * share).cast("bigint")
+
+def part_in_hour(start: str, end: str, value: str) -> Column:
+    """Return what the rounded total of ``value`` grows by between two times, in ``hour_number``.
+
+    The interval, of which [start, end) is a part, has the columns ``from_at`` and ``length``.
+    """
+    hour = F.col("hour_number") * F.lit(HOUR_US)
+    begin, until = F.greatest(start, hour), F.least(end, hour + F.lit(HOUR_US))
+    totals = [
+        F.round(F.col(value) * ((at - F.col("from_at")) / F.col("length"))).cast("bigint")
+        for at in (begin, until)
+    ]
+    return (totals[1] - totals[0]).alias(value)
 
 
 def sum_by_hour(parts: DataFrame, keys: tuple[str, ...]) -> DataFrame:

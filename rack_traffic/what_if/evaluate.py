@@ -18,7 +18,7 @@ from rack_traffic.advice import CLASSIC, STREAMS_PROTOCOL, MemberClient
 from rack_traffic.output_tables import WHAT_IF
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import spark_schema
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.cases import (
     GroupCase,
@@ -64,7 +64,7 @@ def what_if(inputs: DataFrame, prices: PriceTable) -> DataFrame:
 
 
 def _evaluate(prices: PriceTable) -> Callable[[pa.Table], pa.Table]:
-    schema = pa.schema(list(arrow_types(WHAT_IF).items()))
+    schema = columns_schema(WHAT_IF)
 
     def evaluate(table: pa.Table) -> pa.Table:
         of_cluster: dict[tuple[str, datetime], list[Mapping[str, Any]]] = {}

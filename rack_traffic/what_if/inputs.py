@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from rack_traffic.options import Interval
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.transforms.broker_racks import FOREVER, broker_racks, replica_selectors
-from rack_traffic.transforms.hours import HOUR_US, whole_part
+from rack_traffic.transforms.hours import HOUR_US, hour_numbers
 from rack_traffic.transforms.ownership import STABLE_STATES, sends_rack
 
 KEY = ("cluster", "group", "interval_start")
@@ -37,16 +37,7 @@ def group_inputs(
         interval_start(F.col("hour"), interval).alias("interval_start"),
         "bytes",
     )
-    spans = with_covered_hours(
-        read.groupBy("cluster", "interval_start").agg(
-            F.count_distinct("hour").alias("distinct_hours"),
-            F.min("hour").alias("first_hour"),
-            (F.max("hour") + F.lit(timedelta(hours=1))).alias("interval_end"),
-        ),
-        snapshots.brokers,
-        interval,
-        max_gap,
-    )
+    spans = covered_spans(read, snapshots.brokers, interval, max_gap)
     sizes = (
         read.groupBy(*KEY, "topic", "partition")
         .agg(F.sum("bytes").alias("bytes"))
@@ -77,16 +68,22 @@ def group_inputs(
     )
 
 
-def with_covered_hours(
-    spans: DataFrame, brokers: DataFrame, interval: Interval, max_gap: timedelta
+def covered_spans(
+    rows: DataFrame, brokers: DataFrame, interval: Interval, max_gap: timedelta
 ) -> DataFrame:
-    """Return ``spans`` with ``hours``: how long snapshots cover the time of each.
+    """Return (cluster, interval_start, first_hour, interval_end, hours): the time of the ``hour``
+    of ``rows`` in each interval, and how long snapshots cover it.
 
     Every snapshot of a cluster has its brokers. The number of its hours is used if none is known.
     The time between two snapshots is divided into hours, which the spans consist of, so that both
     are joined by equality.
     """
     key = ["cluster", "interval_start"]
+    spans = rows.groupBy(*key).agg(
+        F.count_distinct("hour").alias("distinct_hours"),
+        F.min("hour").alias("first_hour"),
+        (F.max("hour") + F.lit(timedelta(hours=1))).alias("interval_end"),
+    )
     of_cluster = Window.partitionBy("cluster").orderBy("at")
     at, before = F.col("at"), F.col("before")
     passes = (
@@ -95,10 +92,9 @@ def with_covered_hours(
         .withColumn("before", F.lag("at").over(of_cluster))
         .filter(at - before <= F.lit(max_gap // timedelta(microseconds=1)))
     )
-    hours = F.sequence(whole_part(before, HOUR_US), whole_part(at - F.lit(1), HOUR_US))
     begin = F.col("number") * F.lit(HOUR_US)
     covered_hours = (
-        passes.withColumn("number", F.explode(hours))
+        passes.withColumn("number", F.explode(hour_numbers(before, at)))
         .groupBy("cluster", "number")
         .agg(
             F.sum(F.least(at, begin + F.lit(HOUR_US)) - F.greatest(before, begin)).alias("covered")

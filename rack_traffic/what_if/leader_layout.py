@@ -41,7 +41,10 @@ MAX_CACHED_PARTITIONS = 5_000
 """Larger layouts are not cached, to limit the memory."""
 
 
-_Demand = tuple[frozenset[str], int, tuple[tuple[str | None, int], ...]]
+_Consumers = tuple[tuple[str | None, int], ...]
+"""Racks, and the number of members in each."""
+_Replicas = tuple[tuple[TopicPartition, tuple[int, ...]], ...]
+_Demand = tuple[frozenset[str], int, _Consumers]
 _Owned = tuple[frozenset[str], tuple[tuple[TopicPartition, str | None, int], ...]]
 
 
@@ -55,22 +58,6 @@ class LeaderLayout:
     racks: dict[TopicPartition, str | None]
     moves: int
     first_group: str
-
-
-@dataclass(frozen=True, slots=True)
-class _LayoutInput:
-    """All that a layout depends on, sorted: the key of the cache.
-
-    ``replicas`` have the current leader first. ``demand`` has subscribed topics, the weight, and
-    the number of members with that subscription in each rack; one item per group and subscription.
-    ``owned`` has, per group that brokers assign, its topics, and of each owned partition the rack
-    of its owner and the weight.
-    """
-
-    brokers: tuple[Broker, ...]
-    replicas: tuple[tuple[TopicPartition, tuple[int, ...]], ...]
-    demand: tuple[_Demand, ...]
-    owned: tuple[_Owned, ...] = ()
 
 
 def groups_sharing_topics(cases: Sequence[GroupCase]) -> list[list[GroupCase]]:
@@ -101,7 +88,11 @@ def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:
     for case in cases:
         partitions |= case.partitions
     plan = _cached_leaders if len(partitions) <= MAX_CACHED_PARTITIONS else _preferred_leaders
-    leaders = plan(_layout_input(cases, partitions))
+    leaders = plan(
+        tuple(Broker(broker, rack) for broker, rack in sorted(cases[0].racks.items())),
+        tuple((p, _leader_first(each.leader, each.replicas)) for p, each in partitions.items()),
+        *_readers(cases),
+    )
     racks, moves = {}, 0
     for (partition, each), first in zip(partitions.items(), leaders, strict=True):
         leader = None if each.leader is None else each.leader if first is None else first
@@ -110,9 +101,8 @@ def leader_layout(cases: Sequence[GroupCase]) -> LeaderLayout:
     return LeaderLayout(racks, moves, min(case.group for case in cases))
 
 
-def _layout_input(
-    cases: Sequence[GroupCase], partitions: dict[TopicPartition, PartitionCase]
-) -> _LayoutInput:
+def _readers(cases: Sequence[GroupCase]) -> tuple[tuple[_Demand, ...], tuple[_Owned, ...]]:
+    """Return what members demand, and what members of groups that brokers assign own."""
     all_demands = [(case, each) for case in cases for each in _demands(case)]
     heaviest = max((mean for _, (_, mean, _) in all_demands), default=0.0)
     demands = [each for case, each in all_demands if not case.assigned_by_brokers]
@@ -120,9 +110,7 @@ def _layout_input(
         (topics, round(mean / heaviest * MAX_WEIGHT) if heaviest else 0, consumers)
         for topics, mean, consumers in demands
     ]
-    return _LayoutInput(
-        tuple(Broker(broker, rack) for broker, rack in sorted(cases[0].racks.items())),
-        tuple((p, _leader_first(each.leader, each.replicas)) for p, each in partitions.items()),
+    return (
         tuple((topics, max(1, weight), consumers) for topics, weight, consumers in scaled),
         tuple(_owned(case, heaviest) for case in cases if case.assigned_by_brokers),
     )
@@ -141,9 +129,7 @@ def _owned(case: GroupCase, heaviest: float) -> _Owned:
     return frozenset(partition.topic for partition in case.partitions), tuple(owned)
 
 
-def _demands(
-    case: GroupCase,
-) -> list[tuple[frozenset[str], float, tuple[tuple[str | None, int], ...]]]:
+def _demands(case: GroupCase) -> list[tuple[frozenset[str], float, _Consumers]]:
     """Return per subscription its topics, the mean bytes per partition, and members per rack."""
     subscriptions: dict[frozenset[str], Counter[str | None]] = {}
     for member in case.members:
@@ -158,21 +144,28 @@ def _demands(
         (
             topics,
             sum(sizes[topic] for topic in topics) / max(1, sum(counts[topic] for topic in topics)),
-            _sorted_counts(consumers),
+            tuple(sorted(consumers.items(), key=lambda each: (each[0] is None, each[0] or ""))),
         )
         for topics, consumers in ordered
     ]
 
 
-def _sorted_counts(consumers: Counter[str | None]) -> tuple[tuple[str | None, int], ...]:
-    return tuple(sorted(consumers.items(), key=lambda each: (each[0] is None, each[0] or "")))
+def _preferred_leaders(
+    brokers: tuple[Broker, ...],
+    replicas: _Replicas,
+    demands: tuple[_Demand, ...],
+    owned_partitions: tuple[_Owned, ...],
+) -> tuple[int | None, ...]:
+    """Return the preferred leader of each of ``replicas``; None if there is no choice.
 
-
-def _preferred_leaders(inputs: _LayoutInput) -> tuple[int | None, ...]:
-    """Return the preferred leader of each of ``inputs.replicas``; None if there is no choice."""
+    Arguments are all that a layout depends on, sorted: the key of the cache. ``replicas`` have the
+    current leader first. ``demands`` have subscribed topics, the weight, and the members with that
+    subscription, one per group and subscription. ``owned_partitions`` have, per group that brokers
+    assign, its topics, and of each owned partition the rack of its owner and the weight.
+    """
     demand = [
         ConsumerDemand(str(number), topics, dict(consumers), weight)
-        for number, (topics, weight, consumers) in enumerate(inputs.demand)
+        for number, (topics, weight, consumers) in enumerate(demands)
     ]
     assignments = [
         CurrentAssignment(
@@ -181,14 +174,12 @@ def _preferred_leaders(inputs: _LayoutInput) -> tuple[int | None, ...]:
             {partition: rack for partition, rack, _ in owned},
             {partition: weight for partition, _, weight in owned},
         )
-        for number, (topics, owned) in enumerate(inputs.owned)
+        for number, (topics, owned) in enumerate(owned_partitions)
     ]
-    view = ClusterView(inputs.brokers, dict(inputs.replicas))
+    view = ClusterView(brokers, dict(replicas))
     max_imbalance = DEFAULT_MAX_IMBALANCE if assignments else None
     order = plan_leaders(view, demand, assignments=assignments, max_imbalance=max_imbalance).order
-    return tuple(
-        order[partition][0] if order.get(partition) else None for partition, _ in inputs.replicas
-    )
+    return tuple(order[partition][0] if order.get(partition) else None for partition, _ in replicas)
 
 
 _cached_leaders = lru_cache(MAX_CACHED_LAYOUTS)(_preferred_leaders)

@@ -23,7 +23,7 @@ from rack_traffic.prices import GB, PriceTable
 from rack_traffic.schemas import WHAT_IF
 from rack_traffic.transforms.hours import PRICE_KEY
 from rack_traffic.what_if.changes import NO_CHANGE
-from rack_traffic.what_if.inputs import interval_start, with_covered_hours
+from rack_traffic.what_if.inputs import covered_spans, interval_start
 
 _FLOW = (*PRICE_KEY, "interval_start", "topic")
 
@@ -52,16 +52,7 @@ def producers_what_if(
     scenarios = now.unionByName(_rack_aware(flows.filter(F.col("kind") == "produce"), leaders))
     pairs = flows.select(*PRICE_KEY).distinct().collect()
     priced = hourly.sparkSession.createDataFrame(priced_pairs(map(tuple, pairs), prices))
-    spans = with_covered_hours(
-        appended.groupBy("cluster", "interval_start").agg(
-            F.count_distinct("hour").alias("distinct_hours"),
-            F.min("hour").alias("first_hour"),
-            (F.max("hour") + F.lit(timedelta(hours=1))).alias("interval_end"),
-        ),
-        brokers,
-        interval,
-        max_gap,
-    )
+    spans = covered_spans(appended, brokers, interval, max_gap)
     level, size = F.col("crossed_level"), F.col("bytes")
     key = ("cluster", "interval_start", "kind", "scenario")
     sums = (

@@ -27,6 +27,7 @@ from rack_traffic.advice import NEEDS, NextStep, StepKind, steps_text
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.options import FlowOptions
 from rack_traffic.report.format import Currency, percent
+from rack_traffic.session import is_small
 from rack_traffic.writers import parse_writers
 from rackward.cli import options
 from rackward.cli.commands import single_command
@@ -180,13 +181,7 @@ def with_measured(
         snapshot = take_snapshot(admin, source, lambda: None, HostAddresses(time.monotonic))
     tables = {table: arrow_table(table, [*rows]) for table, rows in snapshot.tables.items()}
     brokers = {end: (name, broker) for end, (_, broker) in flows.brokers.items()}
-    spark_options = traffic_options.spark_options(
-        traffic_options.DEFAULT_MASTER,
-        traffic_options.DEFAULT_MEMORY,
-        None,
-        small=traffic_options.is_small(flows.path),
-    )
-    with traffic_options.running_spark(spark_options) as spark:
+    with traffic_options.running_spark(small=is_small(flows.path)) as spark:
         counted = count_flows(spark, tables, dataclasses.replace(flows, brokers=brokers))
     measured = measured_traffic(counted, report, prices.parse()[0])
     faults = tuple(dict.fromkeys([*report.faults, *snapshot.faults]))

@@ -20,8 +20,8 @@ from rack_traffic.options import FlowOptions, Interval
 from rack_traffic.prices import PriceRule, PriceTable
 from rack_traffic.schemas import FLOWS_HOURLY, HOURLY, OUTPUT, REJECTED_ROWS
 from rack_traffic.session import spark_errors
-from rack_traffic.storage import read_table, validate_tables
-from tests.support.traffic_frames import frame
+from rack_traffic.storage import read_table
+from tests.support.traffic_frames import write_snapshots
 from tests.support.traffic_truth import BEGIN, observe, simulate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
@@ -31,15 +31,8 @@ def clock() -> datetime:
     return NOW
 
 
-def write(spark: SparkSession, root: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    """Write the tables like a collector."""
-    for table, given in rows.items():
-        dated = frame(spark, table, given).withColumn("date", F.to_date("taken_at"))
-        dated.coalesce(1).write.partitionBy("date").parquet(str(root / table))
-
-
 @pytest.fixture(scope="module")
-def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write an hour and a half of snapshots, one per minute, with two invalid rows, and flows."""
     root = tmp_path_factory.mktemp("snapshots")
     rows = observe(simulate(3, hours=1), every=60)
@@ -55,7 +48,7 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     )
     rows["commits"][0] = rows["commits"][0] | {"committed_offset": -1}
     rows["commits"][1] = rows["commits"][1] | {"topic": None}
-    write(spark, root, rows)
+    write_snapshots(root, rows)
     return root
 
 
@@ -143,16 +136,6 @@ def test_a_period_replaces_its_hours_only(
     hourly = read_table(spark, job.path("hourly"), HOURLY)
     costs = hourly.groupBy(F.col("hour") < F.lit(until)).agg(F.sum("cost") > 0)
     assert dict(map(tuple, costs.collect())) == {True: True, False: False}
-
-
-def test_without_rejected_rows_the_table_is_empty(spark: SparkSession) -> None:
-    """It replaces the table of an earlier run."""
-    rows = observe(simulate(3, hours=1), every=600)
-    given = validate_tables(
-        {table: frame(spark, table, of_table) for table, of_table in rows.items()}
-    )
-    rejected = given.rejected_rows(given.counts())
-    assert (rejected.columns, rejected.count()) == (REJECTED_ROWS.names, 0)
 
 
 def test_a_folder_without_snapshots_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

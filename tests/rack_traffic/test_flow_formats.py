@@ -253,7 +253,7 @@ def test_records_of_a_format(
     flows = read_flows(spark, str(tmp_path))
     found = [row.asDict() for row in flows.valid.collect()]
     assert sorted(found, key=str) == sorted(
-        ({name: record[name] for name in RECORD} for record in expected), key=str
+        ({name: record[name] for name in RECORD.names} for record in expected), key=str
     )
     assert [row["reason"] for row in flows.rejected.collect()] == ([reason] if reason else [])
 

@@ -14,16 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from rack_traffic.options import FlowOptions
 from rack_traffic.output_tables import HOURLY
-from rack_traffic.pipeline import Snapshots, flow_hours, with_measured
+from rack_traffic.pipeline import FlowInput, write_measured
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import OUTPUT, SNAPSHOTS
-from rack_traffic.snapshot_tables import arrow_schema, arrow_types
-from rack_traffic.transforms.flows import records_of_brokers
-from rack_traffic.transforms.measured import covered_hours, measured_kinds
+from rack_traffic.snapshot_tables import arrow_schema, columns_schema
 from rackward.groups.host_racks import HostRacks
 from tests.support.oracles import flows_sql
 from tests.support.oracles.traffic_sql import differences
@@ -31,14 +29,6 @@ from tests.support.oracles.traffic_sql import differences
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 SEEDS = range(20)
 SNAPSHOT_TABLES = ("brokers", "members", "listeners")
-RECORD_TYPES = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("start", "end")),
-        *(("source_address", pa.string()), ("source_port", pa.int32())),
-        *(("destination_address", pa.string()), ("destination_port", pa.int32())),
-        *(("bytes", pa.int64()), ("reporter", pa.string())),
-    ]
-)
 
 Values = dict[str, Any]
 
@@ -215,9 +205,8 @@ def computed(spark: SparkSession, world: World, root: Path) -> dict[str, list[Ro
         name: pa.Table.from_pylist(getattr(world, name), arrow_schema(name))
         for name in SNAPSHOT_TABLES
     }
-    tables["flows"] = pa.Table.from_pylist(world.records, RECORD_TYPES)
-    hourly = pa.schema(list(arrow_types(HOURLY).items()))
-    tables["estimated"] = pa.Table.from_pylist(world.estimated, hourly)
+    tables["flows"] = pa.Table.from_pylist(world.records)
+    tables["estimated"] = pa.Table.from_pylist(world.estimated, columns_schema(HOURLY))
     for name, table in tables.items():
         (root / name).mkdir(parents=True)
         pq.write_table(table, root / name / "rows.parquet")
@@ -230,15 +219,16 @@ def computed(spark: SparkSession, world: World, root: Path) -> dict[str, list[Ro
     estimated = spark.read.schema(OUTPUT["hourly"]).parquet(str(root / "estimated"))
     racks = HostRacks.parse(world.networks, "test")
     flows = FlowOptions("", None, world.mapped, racks.rack)
-    no_rows = spark.createDataFrame([], SNAPSHOTS["commits"])
-    known = Snapshots(snapshots["brokers"], no_rows, snapshots["members"], no_rows)
-    with flow_hours(records, snapshots["listeners"], known, flows) as computed_hours:
-        hours = computed_hours.persist()
-        of_brokers = records_of_brokers(records, snapshots["listeners"], world.mapped)
-        kinds = measured_kinds(hours, covered_hours(of_brokers, snapshots["brokers"])).persist()
-        hourly_rows, replaced = with_measured(estimated, hours, kinds, PriceTable())
-        found = {"flows_hourly": hours, "hourly": hourly_rows, "replaced_hourly": replaced}
-        return {name: rows.collect() for name, rows in found.items()}
+    given = FlowInput(records, **snapshots, options=flows)
+    found: dict[str, list[Row]] = {}
+
+    def replace(rows: DataFrame, table: str) -> DataFrame:
+        cached = rows.persist()
+        found[table] = cached.collect()
+        return cached
+
+    write_measured(given, estimated, PriceTable(), replace)
+    return found
 
 
 CASES = "cases"

@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,9 +13,9 @@ from rack_traffic.batch import BatchOptions, run_traffic
 from rack_traffic.errors import InputError
 from rack_traffic.measured_writers import read_measured_writers
 from rack_traffic.options import FlowOptions
-from rack_traffic.schemas import HOURLY
-from rack_traffic.snapshot_tables import arrow_schema
+from rack_traffic.schemas import HOURLY, REJECTED_ROWS
 from rack_traffic.storage import read_table
+from tests.support.traffic_frames import write_snapshots
 from tests.support.traffic_report import Sample, hourly_row
 
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -61,10 +59,7 @@ def write_hour(root: Path) -> None:
         for topic, partition, leader, grown in logs
         for at, end in ((BEGIN, 10), (BEGIN + HOUR, 10 + grown))
     ]
-    for table, given in rows.items():
-        folder = root / table / "date=2026-03-02"
-        folder.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(given, arrow_schema(table)), folder / "rows.parquet")
+    write_snapshots(root, rows)
     begin = int(BEGIN.timestamp())
     lines = ["start,end,source_address,source_port,destination_address,destination_port,bytes"]
     for client, broker, sent, received in FLOWS:
@@ -81,6 +76,8 @@ def test_figures_by_hand(spark: SparkSession, tmp_path: Path) -> None:
     flows = FlowOptions(str(source / "flows.csv"), None, {}, NETWORKS.get)
     job = BatchOptions(str(source), str(tables), flows=flows)
     summary = run_traffic(spark, job, lambda: BEGIN)
+    # An empty table would replace the rejected rows of an earlier run.
+    assert read_table(spark, job.path("rejected_rows"), REJECTED_ROWS).count() == 0
     hourly = read_table(spark, job.path("hourly"), HOURLY)
     rows = hourly.filter("kind = 'produce'")
     assert {

@@ -112,28 +112,14 @@ def test_hourly_adds_up_partitions_and_prices_pairs(spark: SparkSession) -> None
     prices = PriceTable((PriceRule(0.5), PriceRule(0.25, level=2)))
     expected = spark.createDataFrame(
         [
-            (
-                "c",
-                "consume",
-                "g",
-                "t",
-                "/x/a",
-                "/x/b",
-                HOUR,
-                "estimated",
-                2,
-                3 * GB,
-                GB,
-                3,
-                0.25,
-                0.75,
-            ),
+            (*("c", "consume", "g", "t", "/x/a", "/x/b", HOUR, "estimated"),
+                *(2, 3 * GB, GB, 3, 0.25, 0.75)),
             ("c", "consume", "g", "t", "/x/a", "/x/a", HOUR, "estimated", 0, GB, 0, 0, 0.0, 0.0),
             ("c", "consume", "g", "t", "/x/a", "/y/a", HOUR, "estimated", 1, GB, 0, 0, 0.5, 0.5),
             ("c", "produce", None, "t", "/x/a", "/x/a", HOUR, "assumed", 0, GB, 0, 0, 0.0, 0.0),
         ],
         HOURLY,
-    )
+    )  # fmt: skip
     assert_frames_equal(priced_hours(hours, prices, Writers()), expected)
     no_rack = hours.filter("from_rack is null").withColumn("to_rack", F.lit(None).cast("string"))
     only_unknown = priced_hours(no_rack, prices, Writers())

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.storage import SMALL_BYTES, date_folders, is_small, read_snapshots
+from rack_traffic.session import SMALL_BYTES, is_small
+from rack_traffic.storage import date_folders, read_snapshots
 from tests.support.traffic_frames import frame
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)

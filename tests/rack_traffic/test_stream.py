@@ -74,7 +74,7 @@ def test_repeated_batches_give_the_tables_of_the_batch_job(
     options = StreamOptions(
         str(tmp_path),
         estimation=EstimationOptions(max_gap_hours=7.0),
-        delay_minutes=0,
+        delay=timedelta(0),
         keep_days=1,
         history=timedelta(0),
     )
@@ -211,7 +211,7 @@ def test_late_flow_records_change_published_hours(
     options = StreamOptions(
         str(tmp_path / "out"),
         estimation=EstimationOptions(max_gap_hours=1.0),
-        delay_minutes=0,
+        delay=timedelta(0),
         flows=flows_in(tmp_path),
     )
     create_tables(spark, options)

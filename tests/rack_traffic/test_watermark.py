@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pyspark.sql import SparkSession
 
 from rack_traffic.watermark import (
     ClosedHours,
     ClusterProgress,
     closed_hours,
-    late_before,
     late_hours,
     needed_since,
+    with_batch,
 )
+from tests.support.traffic_frames import frame
 
 DELAY, GAP = timedelta(minutes=10), timedelta(hours=2)
 
@@ -62,8 +64,13 @@ def test_a_shorter_delay_after_a_restart_leaves_no_hour_out() -> None:
     ]
 
 
-def test_snapshots_before_the_last_published_hour_are_late() -> None:
-    assert late_before(ClusterProgress("c", at(3), at(15, 20), at(15)), GAP) == at(13)
+def test_snapshots_of_hours_that_stay_published_are_late(spark: SparkSession) -> None:
+    before = {"c": ClusterProgress("c", at(3), at(15, 20), at(15), rows=5, late=1)}
+    times = (at(12, 59), at(13), at(16))
+    commits = frame(spark, "commits", [{"cluster": "c", "taken_at": time} for time in times])
+    assert with_batch(before, commits, GAP) == {
+        "c": ClusterProgress("c", at(3), at(16), at(15), rows=8, late=2)
+    }
 
 
 def test_snapshots_are_kept_for_the_slowest_active_cluster() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,6 +40,21 @@ def stored(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]], root: 
         pq.write_table(pa.Table.from_pylist(given, arrow_schema(table)), path)
         tables[table] = spark.read.schema(SNAPSHOTS[table]).parquet(str(path.parent))
     return Snapshots(**tables)
+
+
+def write_snapshots(root: Path, rows: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Write snapshots as a collector does: ``root/<table>/date=.../part.parquet``."""
+    for table, given in rows.items():
+        (root / table).mkdir(parents=True)
+        of_date: dict[date, list[dict[str, Any]]] = {}
+        for row in given:
+            of_date.setdefault(row["taken_at"].astimezone(UTC).date(), []).append(row)
+        for day, taken in of_date.items():
+            folder = root / table / f"date={day}"
+            folder.mkdir()
+            pq.write_table(
+                pa.Table.from_pylist(taken, arrow_schema(table)), folder / "part.parquet"
+            )
 
 
 def snapshots(spark: SparkSession, rows: Mapping[str, list[dict[str, Any]]]) -> Snapshots:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,15 +28,12 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 
 START = datetime(2026, 11, 14, tzinfo=UTC)
 PRICE = 0.02e-9
 
-TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
-    name: arrow_types(OUTPUT_TABLES[name])
-    for name in ("hourly", "what_if", "ranking", "rejected_rows")
-}
+TABLES = ("hourly", "what_if", "ranking", "rejected_rows")
 
 GAP = (40, 41, 42)
 """Hours without snapshots."""
@@ -69,11 +66,11 @@ class Sample:
 
     rows: dict[str, Rows] = field(default_factory=lambda: {name: [] for name in TABLES})
 
-    def write(self, folder: Path, tables: Sequence[str] = tuple(TABLES)) -> Path:
+    def write(self, folder: Path, tables: Sequence[str] = TABLES) -> Path:
         """Write ``tables`` below ``folder``, and return ``folder``; tables may be empty."""
         for name in tables:
-            schema = pa.schema(list(TABLES[name].items()))
-            write_deltalake(folder / name, pa.Table.from_pylist(self.rows[name], schema=schema))
+            schema = columns_schema(OUTPUT_TABLES[name])
+            write_deltalake(folder / name, pa.Table.from_pylist(self.rows[name], schema))
         return folder
 
 
@@ -169,21 +166,14 @@ NAMES = (
 )  # fmt: skip
 
 
-def platform(
-    groups: int,
-    hours: int,
-    *,
-    seed: int = 7,
-    racks: Sequence[str] = ("use1-az1", "use1-az2", "use1-az4"),
-    clusters: Sequence[str] = ("payments", "web"),
-    hours_per_group: int | None = None,
-) -> Sample:
+def platform(groups: int, hours: int, *, clusters: Sequence[str] = ("payments", "web")) -> Sample:
     """Return tables with ``groups`` groups over ``hours`` hours.
 
     Rates vary over the day. Few groups are large and many are small, one group in ten has members
     without a rack, and snapshots are missing in the hours of GAP.
     """
-    rng = random.Random(seed)
+    rng = random.Random(7)
+    racks = ("use1-az1", "use1-az2", "use1-az4")
     sample = Sample()
     for number in range(groups):
         cluster = clusters[number % len(clusters)]
@@ -191,8 +181,7 @@ def platform(
         group = name if number < len(NAMES) else f"{name}-{number // len(NAMES)}"
         rate = 4e9 / (number + 1) ** 0.9 * rng.uniform(0.6, 1.4)
         read = 0
-        seen = range(hours) if hours_per_group is None else range(min(hours, hours_per_group))
-        for hour in seen:
+        for hour in range(hours):
             if hour in GAP:
                 continue
             when = START + timedelta(hours=hour)
@@ -213,9 +202,8 @@ def platform(
                     )  # fmt: skip
                     read += size
         changed = rng.choice(list(CHANGES)[1:])
-        span = hours if hours_per_group is None else len(seen)
-        sample.rows["what_if"].extend(what_if_rows(cluster, group, read, span, changed))
-        sample.rows["ranking"].append(ranking_row(cluster, group, read, span, changed))
+        sample.rows["what_if"].extend(what_if_rows(cluster, group, read, hours, changed))
+        sample.rows["ranking"].append(ranking_row(cluster, group, read, hours, changed))
     copied = dict.fromkeys(clusters, 0)
     for hour in range(hours):
         if hour in GAP:
@@ -254,7 +242,6 @@ def platform(
     return sample
 
 
-SUMMARY_START = datetime(2026, 11, 14, tzinfo=UTC)
 NOW = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
 
 
@@ -286,7 +273,7 @@ def summary_of(
 ) -> Summary:
     """Return a summary of one cluster; without ``pairs`` all groups read from rack a in rack b."""
     read = pairs or tuple(PairTotal("main", "consume", "a", "b", each.traffic) for each in groups)
-    moments = [SUMMARY_START + timedelta(hours=hour) for hour in range(hours)]
+    moments = [START + timedelta(hours=hour) for hour in range(hours)]
     return Summary(
         clusters=(ClusterHours("main", hours, moments[0], moments[-1]),) if hours else (),
         pairs=read,
@@ -294,8 +281,8 @@ def summary_of(
         groups=groups,
         scenarios=scenarios,
         rejected_rows=rejected_rows,
-        what_if_since=SUMMARY_START if scenarios else None,
-        what_if_until=SUMMARY_START + timedelta(days=1) if scenarios else None,
+        what_if_since=START if scenarios else None,
+        what_if_until=START + timedelta(days=1) if scenarios else None,
     )
 
 
@@ -305,7 +292,6 @@ def scenario(name: str, cost: float) -> ScenarioTotal:
 
 # ---- A large summary of generated traffic that contains names with markup and scripts.
 
-FIRST_HOUR = datetime(2026, 11, 14, tzinfo=UTC)
 GROUPS = 10_000
 UNTRUSTED_NAME = "</script><img src=https://evil.example/x onerror=\"window.pwned='x'\">"
 
@@ -343,16 +329,14 @@ def summary() -> Summary:
         for other in (*racks, None)
     )
     hours = tuple(
-        HourTotal(
-            cluster, kind, FIRST_HOUR + timedelta(hours=hour), Traffic(10**9, 2 * 10**9, 10**8)
-        )
+        HourTotal(cluster, kind, START + timedelta(hours=hour), Traffic(10**9, 2 * 10**9, 10**8))
         for cluster in ("main", "web")
         for kind in ("consume", "replicate")
         for hour in range(168)
     )
-    last = FIRST_HOUR + timedelta(hours=167)
+    last = START + timedelta(hours=167)
     return Summary(
-        clusters=tuple(ClusterHours(each, 168, FIRST_HOUR, last) for each in ("main", "web")),
+        clusters=tuple(ClusterHours(each, 168, START, last) for each in ("main", "web")),
         pairs=pairs,
         hours=hours,
         groups=tuple(groups),

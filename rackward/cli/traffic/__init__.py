@@ -3,7 +3,7 @@
 from rackward.cli.commands import command_group
 from rackward.cli.traffic.collect import COLLECT_EPILOG, collect
 from rackward.cli.traffic.flows import app as flows_app
-from rackward.cli.traffic.report import epilog, report
+from rackward.cli.traffic.report import REPORT_EPILOG, report
 from rackward.cli.traffic.run import RUN_EPILOG, run
 from rackward.cli.traffic.stream import STREAM_EPILOG, stream
 from rackward.cli.traffic.what_if import WHAT_IF_EPILOG, what_if
@@ -13,5 +13,5 @@ app.command(epilog=COLLECT_EPILOG)(collect)
 app.command(epilog=RUN_EPILOG)(run)
 app.command("what-if", epilog=WHAT_IF_EPILOG)(what_if)
 app.command(epilog=STREAM_EPILOG)(stream)
-app.command(epilog=epilog())(report)
+app.command(epilog=REPORT_EPILOG)(report)
 app.add_typer(flows_app, name="flows")

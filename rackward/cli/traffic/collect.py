@@ -58,7 +58,6 @@ def collect(
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            "--cluster",
             metavar="NAME=HOST:PORT,...",
             help="Name and bootstrap brokers of a cluster; may be repeated. The name "
             "identifies the cluster in the tables.",
@@ -68,7 +67,6 @@ def collect(
     clusters: Annotated[
         Path | None,
         typer.Option(
-            "--clusters",
             metavar="FILE",
             help="A file with clusters and settings for each; see below.",
         ),
@@ -105,11 +103,7 @@ def collect(
     ] = None,
     requests_per_second: Annotated[
         float,
-        typer.Option(
-            metavar="RATE",
-            min=0.01,
-            help="Maximum rate of requests to each cluster.",
-        ),
+        typer.Option(metavar="RATE", min=0.01, help="Maximum rate of requests to each cluster."),
     ] = 50.0,
     output: Annotated[
         Path | None,
@@ -123,15 +117,13 @@ def collect(
     output_topic: Annotated[
         str | None,
         typer.Option(
-            metavar="TOPIC",
-            help="Send snapshots to this topic instead, for traffic stream.",
+            metavar="TOPIC", help="Send snapshots to this topic instead, for traffic stream."
         ),
     ] = None,
     output_bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT,...",
-            help="Bootstrap brokers of the cluster of --output-topic.",
+            metavar="HOST:PORT,...", help="Bootstrap brokers of the cluster of --output-topic."
         ),
     ] = None,
     output_command_config: Annotated[
@@ -152,9 +144,7 @@ def collect(
     duration: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS",
-            min=0.0,
-            help="Exit after this time. Default: run until Ctrl-C.",
+            metavar="SECONDS", min=0.0, help="Exit after this time. Default: run until Ctrl-C."
         ),
     ] = None,
     timeout: options.Timeout = options.DEFAULT_TIMEOUT,

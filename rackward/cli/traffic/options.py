@@ -38,7 +38,6 @@ Target = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since",
         metavar="TIME",
         help="Only hours that begin at or after this time, such as 2026-11-21 or "
         "2026-11-21T08:00+01:00 (default time zone: UTC).",
@@ -46,7 +45,7 @@ Since = Annotated[
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Only hours that begin before this time."),
+    typer.Option(metavar="TIME", help="Only hours that begin before this time."),
 ]
 Flows = Annotated[
     str | None,
@@ -75,7 +74,6 @@ FlowAddresses = Annotated[
 Master = Annotated[
     str,
     typer.Option(
-        "--master",
         envvar="RACKWARD_SPARK_MASTER",
         metavar="URL",
         help="Spark master: local[N], spark://HOST:PORT, or sc://HOST:PORT for Spark Connect.",
@@ -85,7 +83,6 @@ Master = Annotated[
 DriverMemory = Annotated[
     str,
     typer.Option(
-        "--driver-memory",
         metavar="SIZE",
         help="Heap size of the Spark driver that this command starts.",
         rich_help_panel=_SPARK_PANEL,
@@ -94,37 +91,11 @@ DriverMemory = Annotated[
 Conf = Annotated[
     list[str] | None,
     typer.Option(
-        "--conf",
-        metavar="NAME=VALUE",
-        help="Spark property; may be repeated.",
-        rich_help_panel=_SPARK_PANEL,
+        metavar="NAME=VALUE", help="Spark property; may be repeated.", rich_help_panel=_SPARK_PANEL
     ),
 ]
 DEFAULT_MASTER = "local[*]"
 DEFAULT_MEMORY = "4g"
-
-
-def spark_options(
-    master: str,
-    memory: str,
-    conf: list[str] | None,
-    *,
-    kafka: bool = False,
-    progress_bars: bool = False,
-    small: bool = False,
-) -> SparkOptions:
-    """Return how to start Spark. Progress bars are shown on terminals only.
-
-    Raise InvalidOptionError if an item of ``conf`` is not NAME=VALUE.
-    """
-    settings = {}
-    for each in conf or ():
-        name, equals, value = each.partition("=")
-        if not (name and equals):
-            raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
-        settings[name] = value
-    bars = progress_bars and sys.stderr.isatty()
-    return SparkOptions(master, memory, kafka, bars, small, settings)
 
 
 def flow_options(
@@ -150,15 +121,6 @@ def check_exists(path: str, master: str) -> None:
         )
 
 
-def is_small(path: str) -> bool:
-    """Return whether a folder of snapshots on this machine is small; without pyspark, False."""
-    try:
-        from rack_traffic import storage
-    except ImportError:
-        return False
-    return storage.is_small(path)
-
-
 def parse_time(option: str, text: str | None) -> datetime | None:
     """Return a time in UTC, or None if none is given. Raise InvalidOptionError."""
     if text is None:
@@ -172,20 +134,31 @@ def parse_time(option: str, text: str | None) -> datetime | None:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-def now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
-
-
 @contextmanager
-def running_spark(options: SparkOptions) -> Iterator[SparkSession]:
-    """Return a session for the ``with`` block; the progress of its jobs is logged to stderr.
+def running_spark(
+    master: str = DEFAULT_MASTER,
+    memory: str = DEFAULT_MEMORY,
+    conf: list[str] | None = None,
+    *,
+    kafka: bool = False,
+    progress_bars: bool = False,
+    small: bool = False,
+) -> Iterator[SparkSession]:
+    """Return a session for the ``with`` block; the progress of its jobs is logged to stderr, with
+    progress bars on terminals only. Arguments are those of SparkOptions.
 
-    Raise MissingPackageError and, for errors of Spark in the block,
-    SparkError.
+    Raise InvalidOptionError if an item of ``conf`` is not NAME=VALUE, MissingPackageError and, for
+    errors of Spark in the block, SparkError.
     """
+    settings = {}
+    for each in conf or ():
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise InvalidOptionError(f"--conf {each!r}: give NAME=VALUE")
+        settings[name] = value
+    bars = progress_bars and sys.stderr.isatty()
     with log_to_stderr("rackward.traffic"):
-        spark = spark_session(options)
+        spark = spark_session(SparkOptions(master, memory, kafka, bars, small, settings))
         with spark_errors():
             try:
                 yield spark

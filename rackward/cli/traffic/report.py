@@ -17,6 +17,10 @@ from rackward.cli.traffic import options as traffic_options
 
 DEFAULT_OUTPUT = Path("rack-traffic.html")
 
+TablePath = Annotated[
+    str | None, typer.Option(metavar="DIR", help="This table, instead of that in FOLDER.")
+]
+
 REPORT_EPILOG = """
 \b
 Examples:
@@ -34,16 +38,41 @@ Exit status: 0 success; 2 error (reason on stderr).
 
 \b
 JSON:
+{"schema_version": 1, "command": "traffic report",
+ "period": {"since", "until"}, "headline",
+ "changes": [{"cluster", "groups": [...], "scenario", "text",
+              "saving_per_month"}],
+ "clusters": [{"cluster", "hours", "first", "last"}],
+ "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
+ "findings": [{"priority": act|check|info, "subject": traffic|changes|data,
+               "headline", "detail", "reliability", "saving_per_month"}],
+ "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
+ "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
+ "bill": [{"team", kind: cost of the period, to the cent}],
+ "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
+             "change": null or {"scenario", "text", "cost_per_month_now",
+               "cost_per_month_after", "saving_per_month", "locality_now",
+               "locality_after", "shared_topics", "hours"}}],
+ "others": as "groups", for all producers, all replication and readers in no
+ group of a cluster,
+ "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
+                "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
+                "leader_moves"}],
+ "what_if": {"since", "until"},
+ "rejected_rows": null or [{"table", "reason", "rows"}],
+ "flow_pairs": null or [{"cluster", "kind", "from_rack", "to_rack", "bytes",
+                         "estimated_bytes"}],
+ "flow_clients": null or [{"cluster", "client", "rack", "read_bytes",
+                           "written_bytes"}],
+ "misplaced_members": null or [{"cluster", "group", "client", "rack",
+                                "network_rack", "bytes"}]}
+TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
+ "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes",
+ "measured_bytes".
+kind is consume, replicate or produce. Unknown racks are null.
+Times are UTC; "first" and "last" are the beginnings of hours, "until" is
+the end of one.
 """
-
-
-def epilog() -> str:
-    """Return the command's epilog, with the JSON format if the report's packages are installed."""
-    try:
-        from rack_traffic.report.export import JSON_FORMAT
-    except ImportError:
-        return REPORT_EPILOG
-    return REPORT_EPILOG + JSON_FORMAT
 
 
 def report(
@@ -58,12 +87,11 @@ def report(
     as_json: options.Json = False,
     parquet: Annotated[
         Path | None,
-        typer.Option("--parquet", metavar="DIR", help="Write the report's data as Parquet tables."),
+        typer.Option(metavar="DIR", help="Write the report's data as Parquet tables."),
     ] = None,
     owners: Annotated[
         Path | None,
         typer.Option(
-            "--owners",
             metavar="FILE",
             help="Divide the bill among teams: CSV with the columns team and group, topic, "
             "client_id or principal, which are patterns; the first rule that matches applies.",
@@ -71,39 +99,22 @@ def report(
     ] = None,
     focus: Annotated[
         Path | None,
-        typer.Option("--focus", metavar="FILE", help="Write the bill as CSV in FOCUS's columns."),
+        typer.Option(metavar="FILE", help="Write the bill as CSV in FOCUS's columns."),
     ] = None,
     since: traffic_options.Since = None,
     until: traffic_options.Until = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")
-    ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     currency: options.CurrencySign = "$",
     top: Annotated[
         int,
-        typer.Option(
-            "--top", metavar="N", min=1, max=50, help="Number of groups in the chart of costs."
-        ),
+        typer.Option(metavar="N", min=1, max=50, help="Number of groups in the chart of costs."),
     ] = 10,
-    hourly: Annotated[
-        str | None, typer.Option("--hourly", metavar="DIR", help="The table hourly.")
-    ] = None,
-    what_if: Annotated[
-        str | None, typer.Option("--what-if", metavar="DIR", help="The table what_if.")
-    ] = None,
-    ranking: Annotated[
-        str | None, typer.Option("--ranking", metavar="DIR", help="The table ranking.")
-    ] = None,
-    rejected_rows: Annotated[
-        str | None, typer.Option("--rejected-rows", metavar="DIR", help="The table rejected_rows.")
-    ] = None,
-    flows_hourly: Annotated[
-        str | None, typer.Option("--flows-hourly", metavar="DIR", help="The table flows_hourly.")
-    ] = None,
-    replaced_hourly: Annotated[
-        str | None,
-        typer.Option("--replaced-hourly", metavar="DIR", help="The table replaced_hourly."),
-    ] = None,
+    hourly: TablePath = None,
+    what_if: TablePath = None,
+    ranking: TablePath = None,
+    rejected_rows: TablePath = None,
+    flows_hourly: TablePath = None,
+    replaced_hourly: TablePath = None,
 ) -> None:
     """Write an HTML page about cross-rack traffic, its cost, and the changes that would save most.
 
@@ -122,7 +133,7 @@ def report(
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(error.name or "pyarrow") from error
-    from rack_traffic.report.bill import Owners, focus_csv, read_owners
+    from rack_traffic.report.bill import focus_csv, read_owners
     from rack_traffic.report.export import summary_json, summary_tables, write_tables
     from rack_traffic.report.findings import findings
     from rack_traffic.report.format import Currency
@@ -137,22 +148,24 @@ def report(
         "flows_hourly": flows_hourly,
         "replaced_hourly": replaced_hourly,
     }
-    payers = Owners() if focus is not None else None
-    if owners is not None:
-        payers = read_owners(owners)
+    payers = None if owners is None else read_owners(owners)
+    if payers is None and focus is not None:
+        # Its lines are of groups and topics.
+        payers = []
+    shown_as = Currency(symbol)
     summary = read_summary(find_tables(folder, given), period, payers)
-    report_findings = findings(summary, Currency(symbol))
-    data = summary_json(summary, report_findings, Currency(symbol))
+    report_findings = findings(summary, shown_as)
+    data = summary_json(summary, report_findings, shown_as)
     if parquet is not None:
         write_tables(summary_tables(data), parquet)
         _print(f"Wrote Parquet tables to {parquet}")
     if focus is not None:
-        write_page(focus, focus_csv(summary, Currency(symbol)))
+        write_page(focus, focus_csv(summary, shown_as))
         _print(f"Wrote {focus}")
     if writes_page:
         from rack_traffic.report.page import DEFAULT_TITLE, PageOptions, render_page
 
-        page_options = PageOptions(datetime.now(UTC), title or DEFAULT_TITLE, Currency(symbol), top)
+        page_options = PageOptions(datetime.now(UTC), title or DEFAULT_TITLE, shown_as, top)
         size = write_page(page_file, render_page(summary, report_findings, page_options))
         _print(f"Wrote {page_file} ({size / 1e6:.1f} MB)")
     if as_json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from rack_traffic.options import EstimationOptions
+from rack_traffic.session import is_small
 from rack_traffic.writers import Writers, parse_writers
 from rackward.cli import options
 from rackward.cli.output import print_json, table, table_console
@@ -43,7 +45,6 @@ def run(
     max_gap: Annotated[
         float,
         typer.Option(
-            "--max-gap",
             metavar="HOURS",
             min=0.01,
             help="Do not estimate bytes for longer gaps between snapshots.",
@@ -64,23 +65,17 @@ def run(
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
     flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
-    for path in filter(None, (snapshots, flows)):
+    paths = [path for path in (snapshots, flows) if path is not None]
+    for path in paths:
         traffic_options.check_exists(path, master)
-    spark_options = traffic_options.spark_options(
-        master,
-        driver_memory,
-        conf,
-        progress_bars=True,
-        small=traffic_options.is_small(snapshots)
-        and (flows is None or traffic_options.is_small(flows)),
-    )
-    with running_spark(spark_options) as spark:
+    small = all(map(is_small, paths))
+    with running_spark(master, driver_memory, conf, progress_bars=True, small=small) as spark:
         from rack_traffic.batch import BatchOptions, run_traffic, summary_json
 
         job = BatchOptions(
             snapshots, folder, start, end, price_table, estimation, producers, flow_options
         )
-        summary = run_traffic(spark, job, traffic_options.now)
+        summary = run_traffic(spark, job, lambda: datetime.now(UTC))
     if as_json:
         print_json("traffic run", json.loads(summary_json(summary)))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,6 @@ def stream(
     max_gap: Annotated[
         float,
         typer.Option(
-            "--max-gap",
             metavar="HOURS",
             min=0.01,
             help="Do not estimate bytes for longer gaps between snapshots, and do not change hours "
@@ -65,16 +65,12 @@ def stream(
     max_messages_per_batch: Annotated[
         int | None,
         typer.Option(
-            "--max-messages-per-batch",
-            metavar="NUMBER",
-            min=1,
-            help="Size of a batch, in messages and in files of --flows.",
+            metavar="NUMBER", min=1, help="Size of a batch, in messages and in files of --flows."
         ),
     ] = None,
     keep_days: Annotated[
         int,
         typer.Option(
-            "--keep-days",
             metavar="DAYS",
             min=1,
             help="Delete published hours and rejected rows that are older than this.",
@@ -96,8 +92,7 @@ def stream(
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
     flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
-    spark_options = traffic_options.spark_options(master, driver_memory, conf, kafka=True)
-    with running_spark(spark_options) as spark:
+    with running_spark(master, driver_memory, conf, kafka=True) as spark:
         from rack_traffic.stream import StreamOptions, flow_files, kafka_messages, start_stream
 
         messages = kafka_messages(spark, properties, topic, max_messages_per_batch)
@@ -108,7 +103,7 @@ def stream(
             folder,
             price_table,
             estimation,
-            delay,
+            timedelta(minutes=delay),
             keep_days,
             writers=producers,
             flows=flow_options,

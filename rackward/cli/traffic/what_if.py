@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.table import Column
 
 from rack_traffic.options import Interval
 from rack_traffic.report.format import hours_text
 from rack_traffic.report.model import MIN_HOURS_TO_EXTRAPOLATE
+from rack_traffic.session import is_small
 from rackward.cli import options
 from rackward.cli.output import print_json, table, table_console
 from rackward.cli.traffic import options as traffic_options
@@ -51,14 +53,8 @@ def what_if(
     end = traffic_options.parse_time("--until", until)
     price_table = options.price_table(prices, prices_properties)
     traffic_options.check_exists(snapshots, master)
-    spark_options = traffic_options.spark_options(
-        master,
-        driver_memory,
-        conf,
-        progress_bars=True,
-        small=traffic_options.is_small(snapshots),
-    )
-    with running_spark(spark_options) as spark:
+    small = is_small(snapshots)
+    with running_spark(master, driver_memory, conf, progress_bars=True, small=small) as spark:
         from rack_traffic.batch import BatchOptions, run_what_if
 
         job = BatchOptions(snapshots, folder, start, end, price_table)
@@ -72,20 +68,14 @@ def what_if(
 
 
 def _print_ranking(rows: list[dict[str, Any]]) -> None:
-    ranking = table(title="Cost per month")
-    for name in (
-        "cluster",
-        "group",
-        "now",
-        "after",
-        "saving",
-        "local now",
-        "local after",
-        "unknown",
-        "change",
-    ):
-        left = name in ("cluster", "group", "change")
-        ranking.add_column(name, justify="left" if left else "right")
+    figures = ("now", "after", "saving", "local now", "local after", "unknown")
+    ranking = table(
+        Column("cluster"),
+        Column("group"),
+        *(Column(name, justify="right") for name in figures),
+        Column("change"),
+        title="Cost per month",
+    )
     for row in rows[:_MAX_GROUPS]:
         costs = (row["cost_per_month_now"], row["cost_per_month_after"], row["saving_per_month"])
         localities = (row["locality_now"], row["locality_after"], row["unknown_now"])

@@ -17,14 +17,12 @@ from rack_traffic.report.charts import (
     heat_map,
     hours_per_bar,
     over_time,
-    rack_grid,
     scenario_bars,
     sum_by_bar,
 )
 from rack_traffic.report.format import Currency
 from rack_traffic.report.model import GroupTotal, HourTotal, PairTotal, Traffic, total
-from tests.support.traffic_report import SUMMARY_START as START
-from tests.support.traffic_report import change, scenario
+from tests.support.traffic_report import START, change, scenario
 
 DOLLAR = Currency("$")
 HOUR = timedelta(hours=1)
@@ -40,7 +38,7 @@ def pair(one: str | None, other: str | None, size: int) -> PairTotal:
 
 def test_heat_map_has_a_cell_per_pair_of_racks() -> None:
     pairs = [pair("a", "a", 1), pair("a", "b", 2), pair("b", None, 4), pair(None, None, 8)]
-    heat = heat_map(rack_grid(pairs), DOLLAR)
+    heat = heat_map(pairs, DOLLAR)
     assert heat.columns == ("a", "b", "unknown")
     cells = [[(each.style, each.bytes_share, each.bytes) for each in row] for _, row in heat.rows]
     assert cells == [
@@ -55,29 +53,32 @@ def test_heat_map_has_a_cell_per_pair_of_racks() -> None:
 
 
 def test_heat_map_has_no_line_for_absent_racks() -> None:
-    produced = heat_map(rack_grid([pair(None, "a", 1), pair(None, "b", 2)]), DOLLAR)
+    produced = heat_map([pair(None, "a", 1), pair(None, "b", 2)], DOLLAR)
     assert produced.columns == ("a", "b")
     assert [name for name, _ in produced.rows] == ["unknown"]
-    unknown = heat_map(rack_grid([pair(None, None, 5)]), DOLLAR)
+    unknown = heat_map([pair(None, None, 5)], DOLLAR)
     assert unknown.rows[0][1][0].cost == "?"
-    assert heat_map(rack_grid([]), DOLLAR).rows == ()
+    assert heat_map([], DOLLAR).rows == ()
 
 
 def test_plain_racks_beyond_the_limit_are_added_up() -> None:
     pairs = [pair(f"r{n}", f"r{(n + 1) % 40}", n + 1) for n in range(40)]
-    grid = rack_grid([*pairs, pair(None, "r1", 3)])
-    assert len(grid.racks) == MAX_RACKS + 1
-    assert grid.racks[-2:] == ("25 others", None)
-    assert total(grid.cells.values()).bytes == sum(each.traffic.bytes for each in pairs) + 3
-    assert grid.note == "40 racks: the 15 with the most bytes, and the sum of the others."
+    heat = heat_map([*pairs, pair(None, "r1", 3)], DOLLAR)
+    names = [name for name, _ in heat.rows]
+    assert len(names) == MAX_RACKS + 1
+    assert names[-2:] == ["25 others", "unknown"]
+    # Of 0 + 1 + ... + 25 bytes between the others, and 3 of the unknown rack.
+    assert heat.rows[-2][1][-1].bytes == "300 B"
+    assert heat.rows[-1][1][-1].bytes == "3 B"
+    assert heat.note == "40 racks: the 15 with the most bytes, and the sum of the others."
 
 
 def test_racks_with_levels_beyond_the_limit_are_added_by_level() -> None:
     racks = [f"/dc{d}/room{m}/r{r}" for d in range(2) for m in range(3) for r in range(5)]
-    grid = rack_grid([pair(one, other, 1) for one in racks for other in racks])
-    assert grid.racks == tuple(f"/dc{d}/room{m}" for d in range(2) for m in range(3))
-    assert grid.note == "30 racks, grouped by their first 2 levels."
-    assert grid["/dc0/room0", "/dc0/room0"].bytes == 25
+    heat = heat_map([pair(one, other, 1) for one in racks for other in racks], DOLLAR)
+    assert heat.columns == tuple(f"/dc{d}/room{m}" for d in range(2) for m in range(3))
+    assert heat.note == "30 racks, grouped by their first 2 levels."
+    assert heat.rows[0][1][0].bytes == "25 B"
 
 
 def drawn(chart: TimeChart | None) -> TimeChart:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,48 +16,52 @@ from rack_traffic.report.export import SCHEMAS
 from tests.support.traffic_report import Sample, platform
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    """Run the command with ``arguments``, and return its exit status."""
-    monkeypatch.setattr(
-        "sys.argv", ["rackward", "traffic", "report", *(str(each) for each in arguments)]
-    )
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    with pytest.raises(SystemExit) as ended:
-        rackward.cli.main.main()
-    code = ended.value.code
-    return code if isinstance(code, int) else 0
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return platform(6, 30, clusters=("main",)).write(tmp_path_factory.mktemp("tables"))
 
 
-def test_without_options_the_page_has_the_default_name(
-    tables: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+class Run(NamedTuple):
+    """The exit status of a command and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Run]:
+    """Return a function that runs the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, tables, "--title", "Ours & theirs", "--currency", "EUR") == 0
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    def run(*arguments: object) -> Run:
+        monkeypatch.setattr("sys.argv", ["rackward", "traffic", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            rackward.cli.main.main()
+        code = ended.value.code
+        return Run(code if isinstance(code, int) else 0, *capsys.readouterr())
+
+    return run
+
+
+def test_without_options_the_page_has_the_default_name(
+    tables: Path, tmp_path: Path, report: Callable[..., Run]
+) -> None:
+    done = report(tables, "--title", "Ours & theirs", "--currency", "EUR")
     assert [each.name for each in tmp_path.iterdir()] == ["rack-traffic.html"]
     page = (tmp_path / "rack-traffic.html").read_text()
     assert "<title>Ours &amp; theirs</title>" in page
     assert "EUR " in page
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.split(" (")[0]) == ("", "Wrote rack-traffic.html")
+    assert (done.status, done.out, done.err.split(" (")[0]) == (0, "", "Wrote rack-traffic.html")
 
 
 def test_json_and_parquet_have_the_same_content(
-    tables: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tables: Path, tmp_path: Path, report: Callable[..., Run]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, tables, "--json", "--parquet", "out") == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(report(tables, "--json", "--parquet", "out").out)
     assert (data["schema_version"], data["command"]) == (1, "traffic report")
     assert data["headline"].startswith("68.")
     assert "the first 3 of 6 changes would together save $" in data["headline"]
@@ -73,28 +80,20 @@ def test_json_and_parquet_have_the_same_content(
         assert row["text"] == shape["change"]["text"]
 
 
-def test_the_period_is_in_utc_without_a_time_zone(
-    tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_period_is_in_utc_without_a_time_zone(tables: Path, report: Callable[..., Run]) -> None:
     period = ("--since", "2026-11-14T03:00+01:00", "--until", "2026-11-14T04:00")
-    assert run(monkeypatch, tables, "--json", *period) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json.loads(report(tables, "--json", *period).out)
     assert data["period"] == {"since": "2026-11-14T02:00:00Z", "until": "2026-11-14T04:00:00Z"}
 
 
 def test_the_page_is_opened_in_a_browser(
-    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: Callable[..., Run]
 ) -> None:
-    opened: list[str] = []
-
-    def opening(uri: str) -> bool:
-        opened.append(uri)
-        return True
-
-    monkeypatch.setattr("webbrowser.open", opening)
+    opened = Mock(return_value=True)
+    monkeypatch.setattr("webbrowser.open", opened)
     page = tmp_path / "a page.html"
-    assert run(monkeypatch, tables, "--open", "--output", page) == 0
-    assert opened == [page.as_uri()]
+    assert report(tables, "--open", "--output", page).status == 0
+    opened.assert_called_once_with(page.as_uri())
     assert 20_000 < page.stat().st_size < 400_000
 
 
@@ -114,28 +113,17 @@ def test_the_page_is_opened_in_a_browser(
     ],
 )
 def test_an_error_is_one_line_and_status_2(
-    tables: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    tables: Path, tmp_path: Path, report: Callable[..., Run], arguments: list[str], message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = [str(tables) if each == "TABLES" else each for each in arguments]
-    assert run(monkeypatch, *given) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.startswith("rackward: ")
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    done = report(*(tables if each == "TABLES" else each for each in arguments))
+    assert message in done.err
+    assert done.err.startswith("rackward: ")
+    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_empty_tables_give_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_tables_give_a_page(tmp_path: Path, report: Callable[..., Run]) -> None:
     folder = Sample().write(tmp_path / "empty")
-    assert run(monkeypatch, folder, "-o", tmp_path / "page.html", "--json") == 0
+    data = json.loads(report(folder, "-o", "page.html", "--json").out)
     assert "No traffic was measured in this period" in (tmp_path / "page.html").read_text()
-    data = json.loads(capsys.readouterr().out)
     assert (data["groups"], data["rejected_rows"], data["period"]["since"]) == ([], [], None)

@@ -21,8 +21,7 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from tests.support.traffic_report import SUMMARY_START as START
-from tests.support.traffic_report import change, group, summary_of
+from tests.support.traffic_report import START, change, group, summary_of
 
 DOLLAR = Currency("$")
 CROSSES = Traffic(local_bytes=40, crossing_bytes=60, cost=6.0)

@@ -11,13 +11,12 @@ import pytest
 from deltalake import write_deltalake
 
 from rack_traffic.output_tables import NO_GROUP, OUTPUT_TABLES
-from rack_traffic.report.bill import Owners
 from rack_traffic.report.export import summary_json
 from rack_traffic.report.format import Currency
 from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.report.model import FlowClient, FlowPair, MisplacedMember, Summary
 from rack_traffic.report.page import PageOptions, render_page
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 from tests.support.traffic_report import (
     NOW,
     PRICE,
@@ -38,7 +37,7 @@ def flow(client: str, kind: str, size: int, one: str | None, other: str | None, 
 
 
 def write(folder: Path, table: str, rows: list[Any]) -> None:
-    schema = pa.schema(list(arrow_types(OUTPUT_TABLES[table]).items()))
+    schema = columns_schema(OUTPUT_TABLES[table])
     write_deltalake(folder / table, pa.Table.from_pylist(rows, schema))
 
 
@@ -130,7 +129,7 @@ def covered(tmp_path: Path) -> Summary:
         flow("10.0.0.2", "consume", LARGE, "a", "b", group="new", groups=1),
         flow("10.0.0.3", "consume", LARGE, "a", "c"),
     ])  # fmt: skip
-    return read_summary(find_tables(str(tmp_path), {}), Period(), Owners())
+    return read_summary(find_tables(str(tmp_path), {}), Period(), [])
 
 
 def test_costs_are_those_of_measured_bytes(covered: Summary) -> None:

@@ -24,8 +24,7 @@ from rack_traffic.report.model import (
     Traffic,
 )
 from rack_traffic.report.page import PageOptions, group_columns, render_page
-from tests.support.traffic_report import NOW, change, group, scenario, summary_of
-from tests.support.traffic_report import SUMMARY_START as START
+from tests.support.traffic_report import NOW, START, change, group, scenario, summary_of
 
 UNTRUSTED = (
     "</script><img src=x onerror=alert(1)>",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from assignors import Member
 from placement_core import RACK_AWARE_SELECTOR, TopicPartition
@@ -20,7 +20,7 @@ from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
 from rack_traffic.pipeline import priced_hours
 from rack_traffic.prices import PRESETS, PriceTable
 from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
-from rack_traffic.snapshot_tables import INT, LONG, arrow_types
+from rack_traffic.snapshot_tables import INT, LONG, columns_schema
 from rack_traffic.what_if import evaluate
 from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.cases import (
@@ -182,8 +182,7 @@ def test_weights_are_recommended_if_they_save_one_percent(spark: SparkSession) -
             of_group | {"as_is": 100.0, "rackward_after_leader_layout": 90.0}
         ).items()
     ]
-    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
-    ranked = {row["group"]: row for row in ranking(spark.createDataFrame(table, WHAT_IF)).collect()}
+    ranked = ranked_groups(spark, rows)
     assert ranked["uneven"]["scenario"] == "rackward_by_bytes"
     assert ranked["uneven"]["saving_per_month"] == 92.0
     assert ranked["uneven"]["change"] == "change for rackward_by_bytes"
@@ -405,13 +404,18 @@ def scenario_row(group: str, scenario: str, cost: float, layout_group: str) -> d
     }
 
 
+def ranked_groups(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Row]:
+    """Return the rows of the ranking by group."""
+    table = pa.Table.from_pylist(rows, columns_schema(WHAT_IF_COLUMNS))
+    return {row["group"]: row for row in ranking(spark.createDataFrame(table, WHAT_IF)).collect()}
+
+
 def test_localities_are_shares_of_all_bytes(spark: SparkSession) -> None:
     sizes = {"local_bytes": 20, "crossing_bytes": 30, "unknown_bytes": 50}
     nothing = {"unknown_bytes": 50}
     rows = [scenario_row("g", "as_is", 1.0, "g") | sizes]
     rows.append(scenario_row("h", "as_is", 0.0, "h") | nothing)
-    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
-    ranked = {row["group"]: row for row in ranking(spark.createDataFrame(table, WHAT_IF)).collect()}
+    ranked = ranked_groups(spark, rows)
     assert (ranked["g"]["locality_now"], ranked["g"]["unknown_now"]) == (0.2, 0.5)
     assert (ranked["h"]["locality_now"], ranked["h"]["unknown_now"]) == (None, 1.0)
 
@@ -436,9 +440,8 @@ def test_leader_layout_is_for_all_sharing_groups_or_none(
         for (group, first), of_group in costs.items()
         for scenario, cost in of_group.items()
     ]
-    table = pa.Table.from_pylist(rows, pa.schema(list(arrow_types(WHAT_IF_COLUMNS).items())))
-    ranked = ranking(spark.createDataFrame(table, WHAT_IF)).collect()
-    saved = {row["group"]: (row["scenario"], row["saving_per_month"]) for row in ranked}
+    ranked = ranked_groups(spark, rows)
+    saved = {name: (row["scenario"], row["saving_per_month"]) for name, row in ranked.items()}
     assert saved == {
         "g": ("rackward_after_leader_layout", 900.0),
         "h": ("rackward_after_leader_layout", -50.0),
@@ -448,7 +451,7 @@ def test_leader_layout_is_for_all_sharing_groups_or_none(
         "z": ("leader_layout", 9.0),
         "d": ("leader_layout", 9.0),
     }
-    assert all(row["change"] == f"change for {row['scenario']}" for row in ranked)
+    assert all(row["change"] == f"change for {row['scenario']}" for row in ranked.values())
 
 
 def test_producers_by_hand(spark: SparkSession) -> None:

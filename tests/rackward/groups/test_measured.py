@@ -10,7 +10,7 @@ import pyarrow as pa
 from rack_traffic.flow_snapshot import CountedFlows
 from rack_traffic.output_tables import FLOWS_HOURLY
 from rack_traffic.prices import PriceTable
-from rack_traffic.snapshot_tables import arrow_types
+from rack_traffic.snapshot_tables import columns_schema
 from rackward.groups.audit_report import MeasuredKind, MisplacedAddress, UngroupedClient
 from rackward.groups.measured import measured_traffic
 from tests.support.group_audits import audit_report
@@ -34,7 +34,7 @@ def test_kinds_are_measured_beside_the_estimate() -> None:
         flow("consume", "a", "b", 4000, **alone),
         flow("produce", "b", "a", 100, **alone),
     ]
-    schema = pa.schema(list(arrow_types(FLOWS_HOURLY).items()))
+    schema = columns_schema(FLOWS_HOURLY)
     counted = CountedFlows(
         pa.Table.from_pylist(rows, schema),
         SINCE,
