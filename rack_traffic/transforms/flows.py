@@ -28,7 +28,7 @@ def measured_flows(of_brokers: DataFrame, members: DataFrame, racks: DataFrame) 
 
     ``of_brokers`` is the result of `records_of_brokers`, ``racks`` that of `broker_racks`.
     ``bytes`` went ``to_client`` (or to the broker), ``opposite_bytes``, which are fewer, the other
-    way. docs/flows.md has the rules.
+    way. docs/traffic-rules.md has the rules.
     """
     unique = of_brokers.repartition(*CONNECTION[1:]).dropDuplicates(
         [*CONNECTION, "to_client", "start", "end", "bytes", "reporter"]

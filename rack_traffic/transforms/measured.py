@@ -1,6 +1,6 @@
 """Measured hours: the bytes of flow records take the place of the estimate where they are complete.
 
-docs/flows.md has the rules.
+docs/traffic-rules.md has the rules.
 """
 
 from __future__ import annotations
