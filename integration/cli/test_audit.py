@@ -216,14 +216,14 @@ def test_patterns_explain_several_groups(side_by_side: Groups) -> None:
 
 def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) -> None:
     name = side_by_side.ids["ours"]
-    with running(side_by_side.cluster, "audit", name, "--watch", "3600", "--json") as command:
+    with running(side_by_side.cluster, "audit", name, "--measure", "3600", "--json") as command:
         assert command.process.stderr is not None
-        watching = next(line for line in command.process.stderr if "Watching" in line)
-        assert "Ctrl-C ends it early" in watching
+        measuring = next(line for line in command.process.stderr if "Measuring" in line)
+        assert "Ctrl-C ends it early" in measuring
         done = command.send(signal.SIGINT)
     assert done.status == 0, done
     document = json.loads(done.out)
-    assert 0 < document["rates"]["watched_seconds"] < 3600
+    assert 0 < document["rates"]["measured_seconds"] < 3600
     (row,) = document["groups"]
     # Nothing is written or committed meanwhile.
     assert (row["bytes_per_second"], row["rate_source"]) == (0, "written")
@@ -250,9 +250,9 @@ def test_measured_rates_are_those_produced(
         group.settle(set(before))
         if commits:
             await_commits(cluster, group.id, before)
-        with running(cluster, "audit", group.id, "--watch", "3600", "--json") as command:
+        with running(cluster, "audit", group.id, "--measure", "3600", "--json") as command:
             assert command.process.stderr is not None
-            assert any("Watching" in line for line in command.process.stderr)
+            assert any("Measuring" in line for line in command.process.stderr)
             produce(cluster, written)
             if commits:
                 after = {tp: 10 + written.get(tp, 0) for tp in before}
@@ -262,7 +262,7 @@ def test_measured_rates_are_those_produced(
             done = command.send(signal.SIGINT)
     assert done.status == 0, done
     document = json.loads(done.out)
-    seconds = document["rates"]["watched_seconds"]
+    seconds = document["rates"]["measured_seconds"]
     (row,) = document["groups"]
     assert row["rate_source"] == ("committed" if commits else "written")
     total = RECORD_BYTES * sum(counts.values())

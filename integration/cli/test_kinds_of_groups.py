@@ -235,7 +235,7 @@ def test_commits_of_consumers_that_assign_themselves_succeed(
         assert errors == []
         expected = GroupKind.CLASSIC if had_members else GroupKind.MANUAL
         assert live_group(cluster, group).kind is expected
-        (row,) = rackward(cluster, "audit", group, "--watch", 2, "--json").json["groups"]
+        (row,) = rackward(cluster, "audit", group, "--measure", 2, "--json").json["groups"]
         assert row["rate_source"] == "committed"
         assert (row["partitions"], row["unknown"], row["members"]) == (PARTITIONS, PARTITIONS, 0)
         assert "(assign())" in row["reason"]

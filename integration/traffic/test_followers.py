@@ -92,10 +92,10 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
             )
 
         await_commits()
-        audit = ("audit", *names, "--mapping", MAPPING, "--watch", "3600", "--json")
+        audit = ("audit", *names, "--mapping", MAPPING, "--measure", "3600", "--json")
         with running(cluster, *audit) as command:
             assert command.process.stderr is not None
-            assert any("Watching" in line for line in command.process.stderr)
+            assert any("Measuring" in line for line in command.process.stderr)
             collector = stack.enter_context(collecting(cluster, folder))
             wait_until(lambda: count_snapshots(folder) > 0, TEST_TIMEOUT, "a snapshot is written")
             before = cluster.bytes_out()

@@ -61,7 +61,7 @@ EPILOG = """
 \b
 Examples:
   rackward audit --bootstrap-server kafka:9092
-  rackward audit --watch 60 'orders-*'         measure for a minute
+  rackward audit --measure 60 'orders-*'         measure for a minute
   rackward audit --html audit.html             one page to send around
   rackward audit --prices prices.csv --json    for programs
   rackward audit --flows logs                  beside what the network counted
@@ -76,9 +76,9 @@ of their member, and as cost per month:
              in parentheses if the group's assignor is fixed
   + leaders  with leaders moved as well (rackward leaders plan)
 
-Below are the next steps: a line of the client's configuration, or a command. Without --watch, each
-group is assumed to read once what was written in the last 24 hours. Racks are those that members
-send (client.rack), else those of --mapping. Brokers do not know where producers are:
+Below are the next steps: a line of the client's configuration, or a command. Without --measure,
+each group is assumed to read once what was written in the last 24 hours. Racks are those that
+members send (client.rack), else those of --mapping. Brokers do not know where producers are:
 see --writers.
 
 With --flows, flow records of the network (docs/flows.md) say what is read, written and replicated,
@@ -115,7 +115,7 @@ app = single_command()
 def audit(
     groups: options.GroupNames = None,
     *,
-    watch: Annotated[
+    measure: Annotated[
         float | None,
         typer.Option(
             metavar="SECONDS",
@@ -145,7 +145,9 @@ def audit(
             raise InvalidOptionError("--flows measures all groups: leave out GROUP")
         if find_spec("pyspark") is None:
             raise MissingPackageError("pyspark")
-    report = read_report(cluster, prices, groups, mapping, watch=watch, writers=writers, best=True)
+    report = read_report(
+        cluster, prices, groups, mapping, measure=measure, writers=writers, best=True
+    )
     if flow_options is not None:
         report = with_measured(report, flow_options, cluster, prices, mapping)
     if html is not None:
@@ -195,7 +197,7 @@ def read_report(
     mapping: str | None,
     *,
     best: bool,
-    watch: float | None = None,
+    measure: float | None = None,
     writers: Sequence[str] | None = None,
 ) -> AuditReport:
     """Return the audit of the groups that ``groups`` match; see `audit_cluster`."""
@@ -213,7 +215,7 @@ def read_report(
                 mapping=mapping,
                 writers=producers,
                 best=best,
-                watch=watch,
+                measure=measure,
                 wait=wait,
                 progress=progress,
             )

@@ -24,9 +24,9 @@ from rackward.groups.reading import (
     ClusterReading,
     ReadRates,
     Sample,
+    measured_rates,
     read_cluster,
     read_sample,
-    watched_rates,
 )
 from rackward.kafka import AdminConnection
 from rackward.kafka.groups import Group
@@ -185,7 +185,7 @@ class LeaderFollower:
     def _measure(self, admin: AdminConnection, reading: ClusterReading) -> None:
         sample = read_sample(TolerantReader(admin), reading, lambda _: None)
         if self._sample is not None:
-            self._rates = watched_rates(self._sample, sample)
+            self._rates = measured_rates(self._sample, sample)
         seconds = self._config.settle if self._sample is None else RATES_SECONDS
         self._sample, self._next_rates = sample, self._clock() + seconds
 

@@ -87,9 +87,9 @@ from rackward.groups.reading import (
     Rates,
     RateSource,
     ReadRates,
+    measure_rates,
     read_cluster,
     read_rates,
-    watch_rates,
     with_min_isr,
 )
 from rackward.groups.writes import GB_A_MONTH, cross_rack_writes
@@ -114,7 +114,7 @@ def audit_cluster(
     mapping: str | None = None,
     writers: Writers | None = None,
     best: bool = True,
-    watch: float | None = None,
+    measure: float | None = None,
     wait: Callable[[float], bool] | None = None,
     progress: Progress = lambda _: None,
 ) -> AuditReport:
@@ -131,7 +131,7 @@ def audit_cluster(
         Where producers are. Default: in equal parts in all racks that hold replicas.
     best
         False leaves out all but what groups read now.
-    watch
+    measure
         Measure reads for this many seconds; None: estimate them from the logs. ``wait`` waits so
         many seconds and returns whether to end the measurement early.
 
@@ -142,10 +142,10 @@ def audit_cluster(
     check_patterns(groups, reading)
     if best:
         reading = with_min_isr(admin, reading)
-    if watch is None:
+    if measure is None:
         rates, faults = read_rates(admin, reading, progress)
     else:
-        rates, faults = watch_rates(admin, reading, watch, wait or _sleep, progress)
+        rates, faults = measure_rates(admin, reading, measure, wait or _sleep, progress)
     reading = replace(reading, faults=tuple(dict.fromkeys([*reading.faults, *faults])))
     return audit_reading(
         reading,
@@ -268,7 +268,7 @@ class Auditor:
             topics=len(state.topic_ids),
             partitions=len(view.replicas),
             replica_selectors=tuple(SelectorBrokers(name, n) for name, n in selectors.items()),
-            rates=RateBasis(rates.watched_seconds, rates.unsized, tuple(basis)),
+            rates=RateBasis(rates.measured_seconds, rates.unsized, tuple(basis)),
             currency=currency,
             totals=AuditTotals(
                 total_reads(row.now for row in rows) or CrossRackReads(),

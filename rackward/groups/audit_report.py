@@ -183,15 +183,15 @@ class SelectorBrokers(msgspec.Struct, frozen=True):
 class RateBasis(msgspec.Struct, frozen=True):
     """What the rates rest on.
 
-    watched_seconds
-        How long groups were watched; None: the rates are those of the logs.
+    measured_seconds
+        How long groups were measured; None: the rates are those of the logs.
     unsized_partitions
         Partitions whose log size could not be read.
     assumptions
         Sentences.
     """
 
-    watched_seconds: float | None
+    measured_seconds: float | None
     unsized: int = msgspec.field(name="unsized_partitions")
     assumptions: tuple[str, ...] = ()
 
@@ -323,15 +323,15 @@ def assumptions(
     currency: Currency,
 ) -> Iterator[str]:
     """Yield sentences about rates, replicas that are read, and prices."""
-    if rates.watched_seconds is None:
+    if rates.measured_seconds is None:
         yield (
             "Assumed: each group reads once what was written in the last 24 hours (the last hour "
-            "for younger logs). --watch SECONDS measures it."
+            "for younger logs). --measure SECONDS measures it."
         )
     else:
         sources = Counter(row.rate_source for row in rows)
         yield (
-            f"Measured for {format_duration(rates.watched_seconds)}: committed offsets of "
+            f"Measured for {format_duration(rates.measured_seconds)}: committed offsets of "
             f"{format_count(sources[RateSource.COMMITTED], 'group')}; "
             f"{format_count(sources[RateSource.WRITTEN], 'group')} committed nothing, and are "
             "assumed to read what was written."

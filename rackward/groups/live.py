@@ -16,7 +16,13 @@ from rackward.groups.audit import Auditor, check_patterns
 from rackward.groups.audit_report import AuditReport, GroupAudit
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import is_stable, topics_read
-from rackward.groups.reading import ClusterReading, Sample, read_cluster, read_sample, watched_rates
+from rackward.groups.reading import (
+    ClusterReading,
+    Sample,
+    measured_rates,
+    read_cluster,
+    read_sample,
+)
 from rackward.kafka import AdminConnection
 from rackward.kafka.groups import Group
 from rackward.kafka.tolerant_reader import TolerantReader
@@ -102,7 +108,7 @@ class LiveReader:
         recent = tuple(each for each in self.samples if each.logs_at >= oldest)
         self.samples = (*(recent or self.samples[-1:]), sample)
         measured = sample.logs_at - self.samples[0].logs_at >= MIN_WINDOW_SECONDS
-        rates = watched_rates(self.samples[0], sample)
+        rates = measured_rates(self.samples[0], sample)
         auditor = Auditor(reading, rates, self.prices, self.host_racks)
         report = auditor.report(self.currency, best=False)
         at = datetime.now(UTC)

@@ -167,7 +167,7 @@ def why_no_readers(group: Group) -> str | None:
             return (
                 "it has only committed offsets: consumers that assign partitions to themselves "
                 "(assign()) are no members, so brokers do not know where they are; rackward audit "
-                "--watch measures what they read"
+                "--measure measures what they read"
             )
         case GroupKind.OTHER:
             return f"it is a group of type {group.protocol_type}, not of consumers"

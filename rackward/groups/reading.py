@@ -8,7 +8,7 @@ which one counts:
 
 - *Watched*: two samples of the cluster, some seconds apart. A group that committed offsets in
   between reads what it committed past. Any other group is assumed to read what was written.
-- *Logs*: without watching, every group is assumed to read once what was written in the last 24
+- *Logs*: without measuring, every group is assumed to read once what was written in the last 24
   hours; of logs that begin later (new topics, short retention), what was written in the last hour.
 
 Records become bytes by the growth of a log in size and in offsets between the samples, else by its
@@ -152,13 +152,13 @@ class RateSource(Enum):
     """Where the rates of a group come from."""
 
     COMMITTED = "committed"
-    """The offsets that it committed while it was watched."""
+    """The offsets that it committed while it was measured."""
 
     WRITTEN = "written"
-    """What was written while it was watched: it committed nothing."""
+    """What was written while it was measured: it committed nothing."""
 
     LOGS = "logs"
-    """What was written in the last day or hour: it was not watched."""
+    """What was written in the last day or hour: it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +178,21 @@ class ReadRates:
     written
         What is written, of each partition that a group reads.
     committed
-        Group to what it read, for groups that committed while they were watched.
-    watched_seconds
-        How long they were watched; None if the rates are those of the logs.
+        Group to what it read, for groups that committed while they were measured.
+    measured_seconds
+        How long they were measured; None if the rates are those of the logs.
     unsized
         The number of partitions whose records are assumed to have ASSUMED_RECORD_BYTES.
     """
 
     written: Rates = field(default_factory=dict)
     committed: Mapping[str, Rates] = field(default_factory=dict)
-    watched_seconds: float | None = None
+    measured_seconds: float | None = None
     unsized: int = 0
 
     def of(self, group: str) -> tuple[Rates, RateSource]:
         """Return the rates of a group and their source."""
-        if self.watched_seconds is None:
+        if self.measured_seconds is None:
             return self.written, RateSource.LOGS
         if group in self.committed:
             return self.committed[group], RateSource.COMMITTED
@@ -227,7 +227,7 @@ def rates_of_logs(
     return ReadRates(written=rates, unsized=_unsized(logs))
 
 
-def watched_rates(before: Sample, after: Sample) -> ReadRates:
+def measured_rates(before: Sample, after: Sample) -> ReadRates:
     """Return the rates between two samples, at least one millisecond apart."""
     seconds = max(after.logs_at - before.logs_at, 0.001)
     written, record_bytes = {}, {}
@@ -289,14 +289,14 @@ def read_rates(
     return rates_of_logs(logs, day, hour), tuple(reader.faults)
 
 
-def watch_rates(
+def measure_rates(
     admin: AdminConnection,
     reading: ClusterReading,
     seconds: float,
     wait: Callable[[float], bool],
     progress: Progress,
 ) -> tuple[ReadRates, tuple[str, ...]]:
-    """Watch the cluster for ``seconds``; return the rates, and faults.
+    """Measure what the cluster reads and writes for ``seconds``; return the rates, and faults.
 
     ``wait`` waits so many seconds and returns whether to end early; it is called about once a
     second.
@@ -308,11 +308,11 @@ def watch_rates(
     before = read_sample(reader, reading, progress)
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        progress(f"Watching: {format_duration(left)} left (Ctrl-C ends it early)")
+        progress(f"Measuring: {format_duration(left)} left (Ctrl-C ends it early)")
         if wait(min(1.0, left)):
             break
     after = read_sample(reader, reading, progress)
-    rates = watched_rates(before, after)
+    rates = measured_rates(before, after)
     read = {tp.topic for of_group in rates.committed.values() for tp in of_group}
     kept = reading.topics_read | read
     written = {tp: rate for tp, rate in rates.written.items() if tp.topic in kept}

@@ -1,4 +1,4 @@
-"""Measured flows: the rules of docs/traffic-rules.md, and a DuckDB reference of them on random records."""
+"""Measured flows: the rules of docs/traffic-rules.md, and their SQL on random records."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_what_was_measured_is_said() -> None:
     rates = ReadRates(
         dict.fromkeys(STATE.view.replicas, 1e6),
         {"billing": {}, "fraud": {}},
-        watched_seconds=90.0,
+        measured_seconds=90.0,
     )
     prices = PriceTable((PriceRule(1), PriceRule(2)))
     text = " ".join(render(audit_report(rates, prices=prices)).split())

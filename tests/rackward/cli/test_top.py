@@ -27,7 +27,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RATES = ReadRates(
     written=dict.fromkeys(PARTITIONS, 1e6),
     committed={"billing": {PARTITIONS[0]: 5e6, PARTITIONS[8]: 1e6}},
-    watched_seconds=30.0,
+    measured_seconds=30.0,
 )
 SAMPLE = Sample(
     Logs(ends=dict.fromkeys(PARTITIONS, 1000)),

@@ -159,7 +159,7 @@ def test_costs_and_totals() -> None:
     rates = ReadRates(
         written=dict.fromkeys(STATE.view.replicas, 1e6),
         committed={"near": {TopicPartition("t", 3): 2e6}},
-        watched_seconds=10.0,
+        measured_seconds=10.0,
     )
     report = audit(reading(STATE, near, far), rates, prices)
     assert [row.group for row in report.groups] == ["far", "near"]
@@ -230,7 +230,7 @@ def test_members_of_a_share_group_read_equal_parts() -> None:
 def test_moving_offsets_without_members_are_unattributed() -> None:
     manual = group("manual", [], protocol_type="", state="Empty", protocol="")
     idle = group("idle", [], protocol_type="", state="Empty", protocol="")
-    rates = ReadRates(committed={"manual": {TopicPartition("t", 3): 2e6}}, watched_seconds=10.0)
+    rates = ReadRates(committed={"manual": {TopicPartition("t", 3): 2e6}}, measured_seconds=10.0)
     report = audit(reading(STATE, manual, idle, group("reads", [(0,)])), rates)
     rows = {row.group: row for row in report.groups}
     manual_now = now(rows["manual"])

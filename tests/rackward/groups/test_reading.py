@@ -12,8 +12,8 @@ from rackward.groups.reading import (
     RateSource,
     Sample,
     begins_within_day,
+    measured_rates,
     rates_of_logs,
-    watched_rates,
 )
 from rackward.kafka.tolerant_reader import Logs
 
@@ -73,9 +73,9 @@ AFTER = Sample(
 )
 
 
-def test_watched_rates_are_of_commits_else_of_writes() -> None:
-    rates = watched_rates(BEFORE, AFTER)
-    assert rates.watched_seconds == 10.0
+def test_measured_rates_are_of_commits_else_of_writes() -> None:
+    rates = measured_rates(BEFORE, AFTER)
+    assert rates.measured_seconds == 10.0
     young_record = 8200 / (450 - 40)
     written = {OLD: 100 * 500 / 10, YOUNG: 10 * young_record / 10, EMPTY: 0.0, UNSIZED: 0.0}
     assert rates.written == pytest.approx(written)
@@ -89,4 +89,4 @@ def test_watched_rates_are_of_commits_else_of_writes() -> None:
 
 
 def test_samples_at_the_same_moment_do_not_divide_by_zero() -> None:
-    assert watched_rates(BEFORE, BEFORE).written == dict.fromkeys(LOGS.ends, 0.0)
+    assert measured_rates(BEFORE, BEFORE).written == dict.fromkeys(LOGS.ends, 0.0)

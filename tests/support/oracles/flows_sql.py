@@ -1,4 +1,4 @@
-"""The DuckDB reference of FLOWS_HOURLY and of measured hours: the rules of docs/traffic-rules.md in SQL.
+"""The DuckDB reference of FLOWS_HOURLY and measured hours: docs/traffic-rules.md in SQL.
 
 It shares no code with the pipeline and is written from the document; numbers in the SQL are those
 of its rules.
