@@ -117,9 +117,10 @@ def test_a_snapshot_lacks_only_the_data_of_a_dead_broker(
             return take_snapshot(admin, source, lambda: None, lambda host: [host])
 
         def send_to_victim_briefly(operation: str, request: Any, **options: Any) -> Any:
-            if options.get("node") == victim:
-                options["deadline"] = Deadline.after(2.0)
-            return send(operation, request, **options)
+            if options.get("node") != victim:
+                return send(operation, request, **options)
+            with admin.within(Deadline.after(2.0)):
+                return send(operation, request, **options)
 
         def snapshot() -> tuple[dict[int, object], tuple[str, ...]]:
             _, taken = with_stable_state(lambda: layout(cluster, topic), take)
