@@ -147,11 +147,11 @@ def run(
         sent.stop()
         results = []
         for group in groups:
-            everything_is_read(group.log.reads_of, topic, sent, READ_SECONDS)
+            everything_is_read(group.group.reads_of, topic, sent, READ_SECONDS)
             group.group.raise_errors()
         histories = {group.client: commit_history(cluster, group.group.id) for group in groups}
     for group in groups:
-        reads = {number: reads for (_, number), reads in group.log.reads.items()}
+        reads = {number: reads for (_, number), reads in group.group.reads.items()}
         history = histories[group.client]
         delivered = sum(each.count for each in reads.values())
         results.append(
@@ -160,11 +160,11 @@ def run(
                 delivered=delivered,
                 repeated=delivered - sum(len(each.offsets()) for each in reads.values()),
                 commits=sum(map(len, history.values())),
-                not_committed=Counter(text.split(":")[0] for text in group.log.not_committed),
+                not_committed=Counter(text.split(":")[0] for text in group.group.not_committed),
                 violations=(
                     *skipped(sent.acknowledged, reads),
                     *decreases(history),
-                    *shared_partitions(group.log.claims),
+                    *shared_partitions(group.group.claims),
                 ),
             )
         )

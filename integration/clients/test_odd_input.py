@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.aiokafka_clients import AIOKafka
@@ -19,21 +18,10 @@ from integration.support.hostile import HostileMember, subscription
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
 from rackward.testing import Cluster
+from tests.support.kafka_python import subscription_bytes
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
-
-
-def kafka_python_subscription(topics: Any, user_data: bytes) -> bytes:
-    encoded: bytes = ConsumerProtocolSubscription(
-        version=3,
-        topics=list(topics),
-        user_data=user_data,
-        owned_partitions=[],
-        generation_id=-1,
-        rack_id=None,
-    ).encode()
-    return encoded
 
 
 def aiokafka_subscription(topics: Any, user_data: bytes) -> bytes:
@@ -75,7 +63,7 @@ LIBRARIES = pytest.mark.parametrize(
         Library(
             KafkaPython(),
             lambda assignor: KafkaPython(lambda _: [assignor]),
-            kafka_python_subscription,
+            lambda topics, user_data: subscription_bytes(topics, user_data=user_data),
         ),
         Library(AIOKafka(), lambda assignor: AIOKafka(lambda _: [assignor]), aiokafka_subscription),
     ],
