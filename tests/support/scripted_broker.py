@@ -43,7 +43,7 @@ from kafka.protocol.metadata import (
 )
 from kafka.record import MemoryRecordsBuilder
 
-from tests.support.kafka_python import joined, metadata_message
+from tests.support.kafka_python import joined, message, metadata_message
 from tests.support.waiting import TEST_TIMEOUT
 
 MEMBER_ID = "m-1"
@@ -208,13 +208,10 @@ class ScriptedBroker:
     # ---- the answers of a real broker
 
     def _answer_ApiVersions(self, _: Any) -> Any:
-        return ApiVersionsResponse(
-            error_code=0,
-            throttle_time_ms=0,
+        return message(
+            ApiVersionsResponse,
             api_keys=[
-                ApiVersionsResponse.ApiVersion(
-                    api_key=request.API_KEY, min_version=0, max_version=version
-                )
+                {"api_key": request.API_KEY, "min_version": 0, "max_version": version}
                 for request, version in _VERSIONS.items()
             ],
         )
@@ -232,10 +229,7 @@ class ScriptedBroker:
         return response
 
     def _answer_FindCoordinator(self, _: Any) -> Any:
-        node = min(self.racks)
-        return FindCoordinatorResponse(
-            error_code=0, error_message="", node_id=node, host="127.0.0.1", port=self.port
-        )
+        return FindCoordinatorResponse(node_id=min(self.racks), host="127.0.0.1", port=self.port)
 
     def _answer_JoinGroup(self, request: Any) -> Any:
         if not request.member_id:
@@ -254,18 +248,16 @@ class ScriptedBroker:
     def _answer_SyncGroup(self, request: Any) -> Any:
         own = [given.assignment for given in request.assignments if given.member_id == MEMBER_ID]
         return SyncGroupResponse(
-            throttle_time_ms=0,
-            error_code=0,
             protocol_type="consumer",
             protocol_name=request.protocol_name,
             assignment=own[0] if own else self.assignment,
         )
 
     def _answer_Heartbeat(self, _: Any) -> Any:
-        return HeartbeatResponse(throttle_time_ms=0, error_code=self.heartbeat_error)
+        return HeartbeatResponse(error_code=self.heartbeat_error)
 
     def _answer_LeaveGroup(self, _: Any) -> Any:
-        return LeaveGroupResponse(throttle_time_ms=0, error_code=0, members=[])
+        return LeaveGroupResponse()
 
     def _answer_OffsetCommit(self, request: Any) -> Any:
         self.committed |= {
@@ -276,77 +268,42 @@ class ScriptedBroker:
         return commit_response(request, 0)
 
     def _answer_OffsetFetch(self, request: Any) -> Any:
-        topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
-        return OffsetFetchResponse(
-            throttle_time_ms=0,
-            error_code=0,
+        return message(
+            OffsetFetchResponse,
             topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=self.committed.get((topic.name, index), -1),
-                            committed_leader_epoch=-1,
-                            metadata="",
-                            error_code=0,
-                        )
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "committed_offset": self.committed.get((topic.name, index), -1),
+                        }
                         for index in topic.partition_indexes
                     ],
-                )
+                }
                 for topic in request.topics
             ],
         )
 
     def _answer_ListOffsets(self, request: Any) -> Any:
-        topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
-        return ListOffsetsResponse(
-            throttle_time_ms=0,
-            topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.ListOffsetsPartitionResponse(
-                            partition_index=partition.partition_index,
-                            error_code=0,
-                            timestamp=-1,
-                            offset=0,
-                            leader_epoch=0,
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
+        first = {"offset": 0, "leader_epoch": 0}
+        return _for_each_partition(ListOffsetsResponse, request, first)
 
     def _answer_Fetch(self, request: Any) -> Any:
-        topic_type = FetchResponse.FetchableTopicResponse
         topics = []
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
                 count = self.records.get((topic.topic, partition.partition), 0)
-                offsets = range(partition.fetch_offset, count)
-                if offsets:
-                    partitions.append(
-                        topic_type.PartitionData(
-                            partition_index=partition.partition,
-                            error_code=0,
-                            high_watermark=count,
-                            last_stable_offset=count,
-                            log_start_offset=0,
-                            aborted_transactions=None,
-                            preferred_read_replica=-1,
-                            records=_records(offsets),
-                        )
-                    )
+                if offsets := range(partition.fetch_offset, count):
+                    data = {"high_watermark": count, "records": _records(offsets)}
+                    partitions.append(_fetched(partition.partition, data))
             if partitions:
-                topics.append(topic_type(topic=topic.topic, partitions=partitions))
+                topics.append({"topic": topic.topic, "partitions": partitions})
         if not topics:
             self._stopping.wait(self.fetch_delay)
         # Without a session each request has all partitions.
-        return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+        return message(FetchResponse, responses=topics)
 
 
 @contextmanager
@@ -363,51 +320,45 @@ def scripted_broker(
 
 def fetch_response(topic: str, partition: int, **fields: Any) -> Any:
     """Return the response to a fetch of one partition, without records."""
-    topic_type = FetchResponse.FetchableTopicResponse
-    empty: dict[str, Any] = {
-        "error_code": 0,
-        "high_watermark": 0,
-        "last_stable_offset": 0,
+    partitions = [_fetched(partition, fields)]
+    return message(FetchResponse, responses=[{"topic": topic, "partitions": partitions}])
+
+
+def _fetched(partition: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a fetch response that is about a partition."""
+    end = fields.get("high_watermark", 0)
+    return {
+        "partition_index": partition,
+        "last_stable_offset": end,
         "log_start_offset": 0,
         "aborted_transactions": None,
-        "preferred_read_replica": -1,
-        "records": b"",
+        **fields,
     }
-    data = topic_type.PartitionData(partition_index=partition, **{**empty, **fields})
-    topics = [topic_type(topic=topic, partitions=[data])]
-    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
 
 
 def join_response(**fields: Any) -> Any:
     """Return the response to a JoinGroup of the client; the fields that are not given are empty."""
-    empty: dict[str, Any] = {
-        "throttle_time_ms": 0,
-        "error_code": 0,
-        "generation_id": -1,
-        "protocol_type": "consumer",
-        "protocol_name": "",
-        "leader": "",
-        "member_id": MEMBER_ID,
-        "members": [],
-    }
-    return JoinGroupResponse(**{**empty, **fields})
+    return message(
+        JoinGroupResponse, **{"protocol_type": "consumer", "member_id": MEMBER_ID, **fields}
+    )
 
 
 def commit_response(request: Any, error_code: int) -> Any:
     """Return the response to a commit with that error code for each partition."""
-    topic_type = OffsetCommitResponse.OffsetCommitResponseTopic
-    return OffsetCommitResponse(
-        throttle_time_ms=0,
+    return _for_each_partition(OffsetCommitResponse, request, {"error_code": error_code})
+
+
+def _for_each_partition(kind: Any, request: Any, fields: Mapping[str, Any]) -> Any:
+    """Return the response with these fields for each partition of the request."""
+    return message(
+        kind,
         topics=[
-            topic_type(
-                name=topic.name,
-                partitions=[
-                    topic_type.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error_code
-                    )
-                    for partition in topic.partitions
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, **fields} for each in topic.partitions
                 ],
-            )
+            }
             for topic in request.topics
         ],
     )
