@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead.metrics import LeadMetrics
 from rackward.placement_service import ServiceMetrics
-from tests.test_documentation import no_properties, parse_command
+from tests.test_documentation import PROJECT, ROOT, no_properties, parse_command
 
-ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 yaml: Any = importlib.import_module("yaml")
@@ -110,14 +108,8 @@ def test_manifests(path: Path) -> None:
             assert {probe["httpGet"]["port"] for probe in probes} == ports
             if container["image"].startswith("rackward:"):
                 assert pod["securityContext"]["runAsNonRoot"]
-                assert container["image"] == f"rackward:{version()}"
+                assert container["image"] == f"rackward:{PROJECT['project']['version']}"
                 parse_command(container["args"])
-
-
-def version() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found: str = project["version"]
-    return found
 
 
 def test_configurations_in_manifests(tmp_path: Path) -> None:
@@ -145,12 +137,11 @@ def test_the_consumer_gets_its_rack_from_the_downward_api() -> None:
 def test_the_image() -> None:
     """It does not run as root, installs known extras, and copies all that the build needs."""
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert re.search(r"^USER [1-9][0-9]*:[1-9][0-9]*$", text, re.MULTILINE)
     (extras,) = re.findall(r"'\.\[([a-z,-]+)\]'", text)
-    assert set(extras.split(",")) <= project["project"]["optional-dependencies"].keys()
+    assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
     copied = set(" ".join(re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE)).split())
-    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    packages = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
     files = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
     assert copied == packages | files
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""The blocks of code, commands, configuration and links in README.md and docs/ are valid."""
+"""Code, commands, configuration, links and names in README.md, docs/ and other pages are valid."""
 
 from __future__ import annotations
 
@@ -112,8 +112,6 @@ def test_the_example_of_the_algorithm_checks_itself() -> None:
 # ---- Commands: they exist, with these options and arguments.
 
 ROOT_COMMAND = typer.main.get_command(app)
-
-
 QUESTIONS = {"-h", "--help", "--version", "--install-completion", "--show-completion"}
 """Options that end the command while it is parsed."""
 
@@ -122,37 +120,29 @@ def parse_command(words: list[str]) -> None:
     """Parse the words after ``rackward``; raise UsageError for what does not exist."""
     command, context, words = ROOT_COMMAND, None, list(words)
     if QUESTIONS & set(words):
-        words = [word for word in words if not word.startswith("-")]
-        assert find_command(words) == len(words), words
+        _, rest = find_command([word for word in words if not word.startswith("-")])
+        assert rest == [], words
         return
     name = "rackward"
     while True:
         context = command.make_context(name, words, parent=context)
         if not hasattr(command, "get_command"):
             return
-        name, words = words_of(context)
+        name, *words = [*context._protected_args, *context.args]
         found = command.get_command(context, name)
         assert found is not None, f"there is no command {context.command_path} {name}"
         command = found
 
 
-def words_of(context: Any) -> tuple[str, list[str]]:
-    """Return the name of the subcommand, and the words after it."""
-    rest = [*context._protected_args, *context.args]
-    return rest[0], rest[1:]
-
-
-def find_command(words: list[str]) -> int:
-    """Return how many of the words name a command and its subcommands."""
+def find_command(words: list[str]) -> tuple[Any, list[str]]:
+    """Return the command that the words begin with, and the words after its name."""
     command: Any = ROOT_COMMAND
-    for count, word in enumerate(words):
-        if not hasattr(command, "get_command"):
-            return count
-        found = command.get_command(None, word)
+    while words and hasattr(command, "get_command"):
+        found = command.get_command(None, words[0])
         if found is None:
-            return count
-        command = found
-    return len(words)
+            break
+        command, words = found, words[1:]
+    return command, words
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
@@ -215,17 +205,13 @@ COMMANDS_IN_TEXT = [
 def test_commands_in_the_text(text: str) -> None:
     """Commands in a sentence may lack arguments; their names and options exist."""
     words = [word for word in shlex.split(text)[1:] if word not in ("|", "...")]
-    names = words[: find_command(words)]
-    command: Any = ROOT_COMMAND
-    for name in names:
-        command = command.get_command(None, name)
-    if hasattr(command, "get_command") and len(words) > len(names):
-        following = words[len(names)]
-        assert following.startswith("-") or following.isupper(), f"no command {following}"
+    command, rest = find_command(words)
+    if hasattr(command, "get_command") and rest:
+        assert rest[0].startswith("-") or rest[0].isupper(), f"no command {rest[0]}"
     options = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     for word in words:
         if word.startswith("-"):
-            assert word.partition("=")[0] in {*options, "--help"}, f"{names} has no {word}"
+            assert word.partition("=")[0] in {*options, "--help"}, f"{text}: no option {word}"
 
 
 # ---- The help of commands.
@@ -315,8 +301,21 @@ def test_links(page: Path) -> None:
             assert anchor in anchors(file.read_text(encoding="utf-8")), f"{target}: no such heading"
 
 
-def test_every_page_is_in_the_navigation() -> None:
-    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    listed = set(re.findall(r"'([\w/-]+\.md)'", repr(navigation)))
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
-    assert listed == pages
+# ---- Files and functions.
+
+
+def test_paths_in_contributing_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:\.ci|[a-z_]+)/[a-zA-Z_./]*)`", text))
+    assert len(paths) > 15
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_functions_in_contributing_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(?:[A-Za-z]+\.)?([a-z_]+)\(\)`", text))
+    assert len(names) > 20
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert [name for name in sorted(names) if f"def {name}(" not in source] == []

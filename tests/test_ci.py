@@ -1,12 +1,15 @@
-"""The script that runs the adapters' tests with other releases of the client libraries."""
+"""The scripts of .ci: other releases of the client libraries, and the Kafka image."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import docker  # noqa: F401 - kafka_image.py needs it
 import pytest
 
 from assignors.aiokafka import internals as aiokafka_internals
@@ -15,12 +18,14 @@ from assignors.kafka_python import internals as kafka_python_internals
 from partitioners import aiokafka as aiokafka_producer
 from partitioners.confluent import producer as confluent_producer
 
-SCRIPT = Path(__file__).parents[2] / ".ci" / "client_versions.py"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("client_versions", SCRIPT)
+    spec = importlib.util.spec_from_file_location(
+        "client_versions", ROOT / ".ci" / "client_versions.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -66,7 +71,38 @@ def test_every_test_exists(script: ModuleType) -> None:
     for client in script.CLIENTS:
         for test in client.tests:
             path, _, function = test.partition("::")
-            found = SCRIPT.parents[1] / path
+            found = ROOT / path
             assert (
                 found.is_dir() or (f"def {function}(" if function else "def ") in found.read_text()
             )
+
+
+# ---- The Kafka image.
+
+
+def kafka_image(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci" / "kafka_image.py", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        # No engine listens there.
+        env={**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:1"},
+    )
+
+
+def test_help() -> None:
+    completed = kafka_image("--help")
+    assert completed.returncode == 0
+    for option in ("--kafka-version", "--base", "--rebuild"):
+        assert option in completed.stdout
+
+
+def test_without_an_engine_the_error_is_one_line() -> None:
+    completed = kafka_image()
+    assert completed.returncode == 1
+    assert completed.stdout == ""
+    assert completed.stderr.startswith("error: no Docker engine answers")
+    assert completed.stderr.count("\n") == 1
+    assert "Traceback" not in completed.stderr
