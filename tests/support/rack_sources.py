@@ -104,46 +104,43 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def do_PUT(self) -> None:
-        self.metadata.requests.append(f"PUT {self.path}")
-        if self.metadata.fault is not None:
-            self.metadata.fault(self)
-        elif self.path != "/latest/api/token":
-            self.respond(404)
-        elif "X-Forwarded-For" in self.headers:
-            self.respond(403)
-        else:
-            lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
-            if not lifetime.isdigit() or not 1 <= int(lifetime) <= 21600:
-                self.respond(400)
-                return
-            token = uuid.uuid4().hex + "=="
-            self.metadata.token_expiry[token] = time.monotonic() + int(lifetime)
-            self.respond(200, token.encode())
-
     def do_GET(self) -> None:
-        self.metadata.requests.append(f"GET {self.path}")
+        self.metadata.requests.append(f"{self.command} {self.path}")
         if self.metadata.fault is not None:
             self.metadata.fault(self)
             return
-        url = urlsplit(self.path)
-        if url.path.startswith("/latest/meta-data/placement/"):
+        url, headers = urlsplit(self.path), self.headers
+        if (self.command, url.path) == ("PUT", "/latest/api/token"):
+            lifetime = headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
+            if "X-Forwarded-For" in headers:
+                self.respond(403)
+            elif not lifetime.isdigit() or not 1 <= int(lifetime) <= 21600:
+                self.respond(400)
+            else:
+                token = uuid.uuid4().hex + "=="
+                self.metadata.token_expiry[token] = time.monotonic() + int(lifetime)
+                self.respond(200, token.encode())
+        elif self.command == "PUT":
+            self.respond(404)
+        elif url.path.startswith("/latest/meta-data/placement/"):
             self._aws(url.path.rpartition("/")[2])
         elif url.path == "/computeMetadata/v1/instance/zone":
-            if self.headers.get("Metadata-Flavor") != "Google" or "X-Forwarded-For" in self.headers:
+            if headers.get("Metadata-Flavor") != "Google" or "X-Forwarded-For" in headers:
                 self.respond(403)
             else:
                 zone = b"projects/123456789/zones/europe-west1-b"
                 self.respond(200, zone, Metadata_Flavor="Google")
         elif url.path == "/metadata/instance/compute":
             versions = parse_qs(url.query).get("api-version", [])
-            if self.headers.get("Metadata") != "true" or versions != ["2021-02-01"]:
+            if headers.get("Metadata") != "true" or versions != ["2021-02-01"]:
                 self.respond(400)
             else:
                 body = json.dumps(self.metadata.compute).encode()
                 self.respond(200, body, Content_Type="application/json")
         else:
             self.respond(404)
+
+    do_PUT = do_GET
 
     def _aws(self, item: str) -> None:
         expiry = self.metadata.token_expiry.get(self.headers.get("X-aws-ec2-metadata-token", ""), 0)
