@@ -39,11 +39,13 @@ from integration.support.leading import (
 from integration.support.proxy import Proxy
 from integration.support.secured import (
     JAAS,
+    KEY_PASSWORD,
+    PASSWORD,
     Listener,
+    Secured,
     authorizer_properties,
-    client_files,
-    create_scram_user,
-    secured_properties,
+    run_secured,
+    set_scram_password,
 )
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
@@ -51,8 +53,8 @@ from rackward.cli.lead import show_status
 from rackward.cli.options import connection_properties
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
-from rackward.testing import LocalCluster
-from tests.support.security import Authority, make_authority, write_file
+from rackward.testing import Cluster
+from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -65,13 +67,12 @@ LISTENERS = {
 
 
 @dataclass(frozen=True)
-class Secured:
-    """A cluster of two brokers, one without a rack, and the files that its clients need."""
+class Commands(Secured):
+    """A cluster of two brokers, one without a rack, and commands on it."""
 
-    cluster: LocalCluster
-    folder: Path
-    authority: Authority
-    files: dict[str, str]
+    @property
+    def folder(self) -> Path:
+        return Path(self.files["ca"]).parent
 
     def run(self, listener: str, config: str, *arguments: str, status: int | None = 0) -> Done:
         path = write_file(self.folder, "client.properties", config)
@@ -92,21 +93,18 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     folder = tmp_path_factory.mktemp("secured")
-    authority = make_authority()
-    files = client_files(folder, authority, "key secret")
-    files["other"] = write_file(folder, "other.pem", make_authority("a stranger").pem)
-    passwords = {"alice": "alice secret", "bob": "bob", "carol": "carol"}
-    properties = secured_properties(authority, list(LISTENERS.values()), passwords)
-    properties |= authorizer_properties("User:alice", "User:dora", "User:CN=client.example")
-    racks = tuple(LISTENERS)
-    with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
-        create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
-        yield Secured(cluster, folder, authority, files)
+    other = write_file(folder, "other.pem", make_authority("a stranger").pem)
+    acls = authorizer_properties("User:alice", "User:dora", "User:CN=client.example")
+    users = ("bob", "carol")
+    with run_secured(
+        LISTENERS, folder, racks=("a", None), users=users, server_properties=acls
+    ) as secured:
+        yield Commands(**{**vars(secured), "files": {**secured.files, "other": other}})
 
 
-def java(mechanism: str, password: str = "alice secret", user: str = "alice") -> str:
+def java(mechanism: str, password: str = PASSWORD, user: str = "alice") -> str:
     module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
     return (
         f"sasl.mechanism={mechanism}\n"
@@ -115,11 +113,11 @@ def java(mechanism: str, password: str = "alice secret", user: str = "alice") ->
     )
 
 
-def librdkafka(mechanism: str, password: str = "alice secret") -> str:
+def librdkafka(mechanism: str, password: str = PASSWORD) -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
 
 
-def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
+def commit(cluster: Cluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Commit offsets for the group with a consumer that is not a member."""
     consumer = KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers.split(","),
@@ -136,7 +134,7 @@ def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]
 
 
 @contextmanager
-def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
+def reading(cluster: Cluster, group: str, topic: str) -> Iterator[None]:
     """Have a member of the group own the partitions of the topic within the context."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=group
@@ -153,7 +151,7 @@ def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
         consumer.close()
 
 
-def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
+def test_java_and_librdkafka_properties_on_every_listener(secured: Commands) -> None:
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
     configs = [
@@ -164,10 +162,10 @@ def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> N
          + f"ssl.ca.location={files['ca']}\n"),
         ("tls", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"),
         ("mutual", "security.protocol=SSL\n" + java_trust + "ssl.keystore.type=PEM\n"
-         f"ssl.keystore.location={files['both']}\nssl.key.password=key secret\n"),
+         f"ssl.keystore.location={files['both']}\nssl.key.password={KEY_PASSWORD}\n"),
         ("mutual", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"
          f"ssl.certificate.location={files['certificate']}\nssl.key.location={files['key']}\n"
-         "ssl.key.password=key secret\n"),
+         f"ssl.key.password={KEY_PASSWORD}\n"),
     ]  # fmt: skip
     for listener, config in configs:
         output = secured.run(listener, config, "topics", "describe", "--json").json
@@ -175,7 +173,7 @@ def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> N
         assert output["not_shown"] == []
 
 
-def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
+def test_wrong_settings_give_one_line_with_the_remedy(secured: Commands) -> None:
     trust = f"ssl.ca.location={secured.files['ca']}\n"
     sasl_ssl = "security.protocol=SASL_SSL\n" + trust
     cases = [
@@ -203,8 +201,8 @@ def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
         assert "hunter2" not in line
 
 
-def test_errors_name_missing_permissions(secured: Secured) -> None:
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+def test_errors_name_missing_permissions(secured: Commands) -> None:
+    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", user="bob")
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
     error = secured.error_line("plain", bob, *create, "-p", "1", "-r", "1")
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
@@ -218,7 +216,7 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     assert "grant this user DescribeConfigs" in throttles
 
 
-def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
+def test_adding_partitions_needs_no_pending_replicas(secured: Commands) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
     pattern = ResourcePattern(ResourceType.TOPIC, topic)
     allowed = [
@@ -226,7 +224,7 @@ def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
         for operation in (ACLOperation.DESCRIBE, ACLOperation.ALTER)
     ]
     with_admin(secured.cluster, lambda admin: admin.create_acls(allowed))
-    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "bob", "bob")
+    bob = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", user="bob")
     add = ("topics", "add-partitions", topic, "--yes", "--ignore-racks", "--partitions", "2")
     done = secured.run("plain", bob, *add)
     assert "Pending replicas of these topics are not considered" in done.err
@@ -234,7 +232,7 @@ def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     assert len(secured.replicas(topic)) == 2
 
 
-def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
+def test_permissions_of_a_process_that_leads(secured: Commands) -> None:
     """Read on the group, for removing members as well, and Describe on its topics."""
     cluster = secured.cluster
     topic = create_topic(cluster, new_name("led"), [[0], [1]])
@@ -243,7 +241,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "bob",
-        "sasl.password": "bob",
+        "sasl.password": PASSWORD,
     }
     options = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
     client = UNMODIFIED_CLIENTS["confluent-range"]
@@ -281,7 +279,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
 
 
 def test_a_process_that_leads_reads_a_rotated_password(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
+    secured: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a connection is refused; the command ends if the file has the former password still."""
     group = new_name("group")
@@ -289,7 +287,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
     where = secured.cluster.bootstrap("scram")
 
     def rotate(password: str) -> None:
-        create_scram_user(secured.cluster, "dora", password, MECHANISMS[1:])
+        set_scram_password(secured.cluster, "dora", password, MECHANISMS[1])
 
     def write(password: str) -> None:
         login = librdkafka("SCRAM-SHA-512", password).replace("alice", "dora")
@@ -321,7 +319,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             assert leader.failure is None
 
 
-def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
+def test_permissions_of_the_collector(secured: Commands, tmp_path: Path) -> None:
     cluster, group = secured.cluster, new_name("readers")
     topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
     for each in (topic, hidden):
@@ -335,7 +333,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
         allowed = ACL("User:carol", "*", operation, ACLPermissionType.ALLOW, pattern)
         with_admin(cluster, lambda admin: admin.create_acls([allowed]))
 
-    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", "carol", "carol")
+    carol = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", user="carol")
 
     def collected(name: str) -> tuple[str, Path]:
         """Return the text on stderr, and the folder of the tables."""
@@ -399,7 +397,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert {row["group"] for row in committed.values()} == {group}
 
 
-def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
+def test_brokers_of_which_one_has_no_rack(secured: Commands) -> None:
     alice = "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN")
     topic = new_name("partial")
     create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
@@ -415,10 +413,10 @@ def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Path) -> None:
+def test_no_output_of_any_command_has_the_secret(secured: Commands, tmp_path: Path) -> None:
     """Standard output and error, with --debug, and every file: plans, tables, logs of the
     controller and of Spark, its event log and checkpoint, and the report."""
-    cluster, secret = secured.cluster, "alice secret"
+    cluster, secret = secured.cluster, PASSWORD
     where = cluster.bootstrap("scram")
     config = "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
     config += f"ssl.ca.location={secured.files['ca']}\n"
