@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import PartitionId
+from integration.support.clients import KafkaPython, PartitionId
 from integration.support.collecting import new_protocol
 from integration.support.command_line import one_line, rackward
 from integration.support.confluent import Confluent
@@ -44,11 +43,7 @@ def all_partitions(topic: str) -> set[PartitionId]:
 
 
 def rack_aware_group(cluster: Cluster, topic: str) -> ConsumerGroup:
-    return ConsumerGroup(
-        cluster,
-        topics=[topic],
-        strategies=lambda rack: [LeaderRackAwareCooperativeStickyAssignor(rack=rack)],
-    )
+    return ConsumerGroup(cluster, topics=[topic])
 
 
 def explain(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
@@ -149,8 +144,8 @@ def test_racks_of_a_group_of_the_new_protocol(cluster: Cluster, topic: str) -> N
 
 
 def test_other_assignors_and_unexplainable_groups(cluster: Cluster, topic: str) -> None:
-    foreign = ConsumerGroup(cluster, topics=[topic], strategies=lambda _: [RangePartitionAssignor])
-    with foreign as group:
+    client = KafkaPython(lambda _: [RangePartitionAssignor])
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("m1")
         group.settle(all_partitions(topic))
         rackless = explain(cluster, group)

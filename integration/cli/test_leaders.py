@@ -13,7 +13,7 @@ from assignors.kafka_python import (
     LeaderRackAwareCooperativeStickyAssignor,
     LeaderRackAwareRangeAssignor,
 )
-from integration.support.clients import PartitionId
+from integration.support.clients import KafkaPython, PartitionId
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
@@ -45,9 +45,8 @@ def test_after_a_rebalance_everything_is_local(
 ) -> None:
     topic = create_topic(cluster, unique_name("led"), replicas_led_from(evenly(36)))
     path = tmp_path / "leaders.json"
-    with ConsumerGroup(
-        cluster, topics=[topic], strategies=lambda rack: [strategy(rack=rack)]
-    ) as group:
+    client = KafkaPython(lambda rack: [strategy(rack=rack)])
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
         owned = group.settle(all_partitions(topic))

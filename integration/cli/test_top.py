@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import signal
+import struct
+import subprocess
+import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +20,7 @@ from dataclasses import dataclass
 import pytest
 
 from integration.support.collecting import with_stable_state
-from integration.support.command_line import Terminal, at_terminal, rackward
+from integration.support.command_line import ROOT, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.leading import (
     UNMODIFIED_CLIENTS,
@@ -26,6 +33,7 @@ from integration.support.racks import off_rack
 from integration.support.topics import create_topic, delete_topic, new_name, produce_steadily
 from rackward.cli.lead import health_port
 from rackward.testing import Cluster
+from tests.support.waiting import TEST_TIMEOUT
 
 LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
 """Broker of each leader. So with a member in each rack, two partitions are off-rack at best."""
@@ -99,15 +107,70 @@ def test_one_frame_in_a_pipe(groups: Groups) -> None:
     assert re.search(r"~?[\d.]+ k?B", led), led
 
 
+class Terminal:
+    """A terminal of 24 lines with ``rackward top``, which prints whole frames."""
+
+    def __init__(self, groups: Groups) -> None:
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        self.resize(80)
+        environment = {key: os.environ[key] for key in os.environ if key != "COLUMNS"}
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "rackward.cli.main", "top", groups.stock.id),
+                *(groups.led.id, "--status", groups.url),
+            ],
+            cwd=ROOT,
+            env={
+                **environment,
+                "TERM": "xterm",
+                "RACKWARD_BOOTSTRAP_SERVER": groups.cluster.bootstrap_servers,
+            },
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            start_new_session=True,
+        )
+        self.shown = b""
+
+    def resize(self, columns: int) -> None:
+        size = struct.pack("HHHH", 24, columns, 0, 0)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+
+    def press(self, keys: str, until: str, absent: str = "\0") -> list[str]:
+        """Type keys; return the lines of the first frame that has ``until``."""
+        os.write(self.master, keys.encode())
+        deadline = time.monotonic() + TEST_TIMEOUT
+        while True:
+            frame = self.shown.rpartition(b"\x1b[H")[2].decode(errors="replace")
+            text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame)
+            if until in text and absent not in text:
+                return text.split("\r\n")
+            assert time.monotonic() < deadline, f"no {until!r} in {text}"
+            if select.select([self.master], [], [], 0.2)[0]:
+                self.shown += os.read(self.master, 65536)
+
+    def end(self) -> int:
+        """Return the exit status; the terminal is as it was."""
+        status = self.process.wait(TEST_TIMEOUT)
+        assert termios.tcgetattr(self.slave) == self.before
+        while select.select([self.master], [], [], 0.2)[0]:
+            self.shown += os.read(self.master, 65536)
+        assert self.shown.endswith(b"\x1b[?1049l")
+        assert b"\x1b[?25h" in self.shown
+        return status
+
+
 @contextmanager
 def terminal(groups: Groups) -> Iterator[Terminal]:
-    command = ("top", groups.stock.id, groups.led.id, "--status", groups.url)
-    with at_terminal(groups.cluster, *command) as shown:
+    shown = Terminal(groups)
+    try:
         yield shown
-        # The terminal is as it was.
-        assert termios.tcgetattr(shown.slave) == shown.before
-        assert shown.shown.endswith(b"\x1b[?1049l")
-        assert b"\x1b[?25h" in shown.shown
+    finally:
+        shown.process.kill()
+        shown.process.wait()
+        os.close(shown.master)
+        os.close(shown.slave)
 
 
 def test_keys_at_a_terminal(groups: Groups) -> None:

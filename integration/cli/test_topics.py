@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
@@ -120,13 +119,7 @@ def test_declining_and_interrupting_the_prompt(cluster: Cluster) -> None:
     arguments = ("topics", "create", topic, "-p", "3", "-r", "3")
 
     def run_at_prompt(then: bytes | signal.Signals) -> Done:
-        with at_terminal(cluster, *arguments) as shown:
-            shown.press("", until="[y/N]")
-            if isinstance(then, bytes):
-                os.write(shown.master, then)
-            else:
-                shown.process.send_signal(then)
-            return Done(shown.end(), shown.frame, "")
+        return at_terminal(cluster.bootstrap_servers, *arguments, until="[y/N]", then=then)
 
     no = run_at_prompt(b"n\n")
     assert (no.status, "Nothing was changed." in no.out) == (1, True)

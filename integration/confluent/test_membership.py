@@ -131,12 +131,7 @@ def test_a_past_generation_commits_nothing(
     past = one.consumer_group_metadata()
     other.subscribe([filled])
     # In an eager group both are in the new generation when both have an assignment.
-    poll_until(
-        one,
-        other,
-        until=lambda _: one.assignment() and other.assignment(),
-        what="another generation",
-    )
+    poll_until(one, other)
 
     output = create_topic(cluster, new_name("output"), [[0, 2, 4]])
     producer = Producer(
@@ -190,12 +185,7 @@ def test_a_restarted_static_member_gets_its_partitions_back(
     calls = Callbacks()
     static.subscribe([filled])
     dynamic.subscribe([filled], **calls.all)
-    poll_until(
-        static,
-        dynamic,
-        until=lambda _: static.assignment() and dynamic.assignment(),
-        what="an assignment each",
-    )
+    poll_until(static, dynamic)
     before = static.assignment()
     static.close()
     calls.calls.clear()
@@ -221,12 +211,7 @@ def test_a_dynamic_member_leaves_and_a_static_one_stays(
     dynamic, static = consumers(group=group), consumers(static_settings, group=group)
     for consumer in (dynamic, static):
         consumer.subscribe([filled])
-    poll_until(
-        dynamic,
-        static,
-        until=lambda _: dynamic.assignment() and static.assignment(),
-        what="an assignment each",
-    )
+    poll_until(dynamic, static)
     assert sorted(instance_ids(cluster, group), key=str) == [None, "i"]
     static.close()
     assert len(instance_ids(cluster, group)) == 2

@@ -7,18 +7,14 @@ and standard streams, like a new process.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pty
-import re
 import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 180.0
 
 
@@ -170,6 +164,12 @@ def _environment(cluster: Cluster | str) -> dict[str, str]:
     }
 
 
+# The command at a terminal.
+
+ROOT = Path(__file__).resolve().parents[2]
+TERMINAL_SECONDS = 180.0
+
+
 def one_line(done: Done) -> str:
     """Return the error line of a command; AssertionError unless it is all output, status 2.
 
@@ -182,71 +182,59 @@ def one_line(done: Done) -> str:
     return lines[0]
 
 
-class Terminal:
-    """A terminal of 24 lines with a command that prints lines or whole frames."""
+def at_terminal(
+    bootstrap_servers: str, *arguments: str, until: str, then: bytes | signal.Signals
+) -> Done:
+    """Run ``rackward ARGUMENTS``; once it shows ``until``, type text or send a signal.
 
-    def __init__(self, bootstrap_servers: str, arguments: Sequence[str]) -> None:
-        self.master, self.slave = pty.openpty()
-        self.before = termios.tcgetattr(self.slave)
-        self.resize(80)
-        environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "rackward.cli.main", *arguments],
-            cwd=ROOT,
-            env={
-                **environment,
-                "TERM": "xterm",
-                "RACKWARD_BOOTSTRAP_SERVER": bootstrap_servers,
-            },
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=self.slave,
-            start_new_session=True,
-        )
-        self.shown = b""
-
-    def resize(self, columns: int) -> None:
-        size = struct.pack("HHHH", 24, columns, 0, 0)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
-
-    @property
-    def frame(self) -> str:
-        """The text since the cursor was last at the beginning of the terminal."""
-        frame = self.shown.rpartition(b"\x1b[H")[2].decode(errors="replace")
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame)
-
-    def press(self, keys: str, until: str, absent: str = "\0") -> list[str]:
-        """Type keys; return the lines of the first frame that has ``until``."""
-        os.write(self.master, keys.encode())
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while until not in self.frame or absent in self.frame:
-            assert time.monotonic() < deadline, f"no {until!r} in {self.frame}"
-            self._read()
-        return self.frame.split("\r\n")
-
-    def end(self) -> int:
-        """Wait for the end of the command, and return its exit status."""
-        while self.process.poll() is None:
-            self._read()
-        while self._read():
-            pass
-        return self.process.returncode
-
-    def _read(self) -> bool:
-        readable = bool(select.select([self.master], [], [], 0.2)[0])
-        if readable:
-            self.shown += os.read(self.master, 65536)
-        return readable
-
-
-@contextmanager
-def at_terminal(cluster: Cluster, *arguments: str) -> Iterator[Terminal]:
-    """Run the command at a terminal; kill it at the end of the block if it still runs."""
-    terminal = Terminal(cluster.bootstrap_servers, arguments)
+    ``out`` of the result holds all output, with the terminal's line ends.
+    """
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rackward.cli.main", *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "COLUMNS": "80",
+            "NO_COLOR": "1",
+            "RACKWARD_BOOTSTRAP_SERVER": bootstrap_servers,
+        },
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
     try:
-        yield terminal
+        shown = _read(master, until)
+        if isinstance(then, bytes):
+            os.write(master, then)
+        else:
+            process.send_signal(then)
+        shown += _read(master, None)
+        return Done(process.wait(TERMINAL_SECONDS), shown, "")
     finally:
-        terminal.process.kill()
-        terminal.process.wait()
-        os.close(terminal.master)
-        os.close(terminal.slave)
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def _read(terminal: int, until: str | None) -> str:
+    """Return the output up to and including ``until``; with None, until the terminal is closed."""
+    deadline = time.monotonic() + TERMINAL_SECONDS
+    shown = b""
+    while until is None or until not in shown.decode(errors="replace"):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or not select.select([terminal], [], [], remaining)[0]:
+            raise AssertionError(f"not within {SECONDS:g} s: {until!r} after {shown!r}")
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:
+            # EIO on Linux: the other side is closed.
+            chunk = b""
+        if not chunk:
+            if until is None:
+                break
+            raise AssertionError(f"the command exited before {until!r}: {shown!r}")
+        shown += chunk
+    return shown.decode(errors="replace")

@@ -56,8 +56,7 @@ class RunningController:
         self,
         cluster: Cluster,
         folder: Path,
-        name: str,
-        *,
+        name: str = "controller",
         throttle: str = "50MB",
         lead: Mapping[str, object] | None = None,
         leaders: Mapping[str, object] | None = None,
@@ -150,14 +149,20 @@ class RunningController:
 
 @contextmanager
 def controller(
-    cluster: Cluster, folder: Path, name: str = "controller", **options: Any
+    cluster: Cluster,
+    folder: Path,
+    name: str = "controller",
+    throttle: str = "50MB",
+    lead: Mapping[str, object] | None = None,
+    leaders: Mapping[str, object] | None = None,
 ) -> Iterator[RunningController]:
-    """Run a `RunningController` within the context; kill it at the end if it has not ended."""
-    running = RunningController(cluster, folder, name, **options)
+    """Run a controller within the context; kill it at the end if it has not ended."""
+    running = RunningController(cluster, folder, name, throttle, lead, leaders)
     try:
         yield running
     finally:
-        running.kill()
+        if running.process.poll() is None:
+            running.kill()
 
 
 class FollowedGroups(Protocol):

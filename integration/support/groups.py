@@ -27,7 +27,6 @@ from integration.support.clients import (
     MakeClient,
     MemberConfig,
     PartitionId,
-    Strategies,
 )
 from integration.support.topics import SteadyProducer, committed
 from rackward.testing import Cluster
@@ -200,20 +199,18 @@ class ConsumerGroup:
         *,
         topics: Sequence[str] = (),
         client: MakeClient | None = None,
-        strategies: Strategies | None = None,
         **settings: Any,
     ) -> None:
         """Create a group whose members ``client`` constructs with ``settings``.
 
-        They subscribe to ``topics``. ``strategies`` is short for
-        ``client=KafkaPython(strategies)``.
+        They subscribe to ``topics``; they are KafkaConsumers by default.
         """
         self.id = f"group-{uuid.uuid4().hex[:8]}"
         self.members: dict[str, Member] = {}
         self.history: list[Change] = []
         self._cluster = cluster
         self._topics = list(topics)
-        self._client = client or (KafkaPython(strategies) if strategies else KafkaPython())
+        self._client = client or KafkaPython()
         self._settings = settings
         self.reads: dict[PartitionId, Reads] = {}
         self.claims: set[tuple[int, PartitionId, str]] = set()
@@ -231,7 +228,6 @@ class ConsumerGroup:
         rack: str | None = None,
         *,
         client: MakeClient | None = None,
-        strategies: Sequence[Any] | None = None,
         topics: Sequence[str] | None = None,
         pattern: str | None = None,
         poll_interval: float = 0.0,
@@ -239,8 +235,8 @@ class ConsumerGroup:
     ) -> Member:
         """Add a member; it connects to the listener for its rack, if there is one.
 
-        It waits ``poll_interval`` seconds between two polls. ``client``, ``strategies`` (of a
-        KafkaConsumer), ``topics`` and ``settings`` replace those of the group.
+        It waits ``poll_interval`` seconds between two polls. ``client``, ``topics``
+        and ``settings`` replace those of the group.
         """
         listener = rack if rack in self._cluster.client_racks else None
         config = MemberConfig(
@@ -250,7 +246,7 @@ class ConsumerGroup:
             rack=rack,
             settings={**({} if client else self._settings), **settings},
         )
-        make = client or (self._client if strategies is None else KafkaPython(lambda _: strategies))
+        make = client or self._client
         member = Member(self, name, lambda: make(config), poll_interval)
         member.resubscribe(
             topics=() if pattern else self._topics if topics is None else topics, pattern=pattern
