@@ -106,11 +106,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture
 def topic(cluster: Cluster, unique_name: UniqueName) -> Iterator[str]:
-    """Name of a topic that the test creates; it is deleted after the test."""
-    from integration.support.topics import moved_topic
+    """Name of a topic that the test creates and moves; it is deleted after the test."""
+    from integration.support.topics import throttle_settings, with_admin
 
-    with moved_topic(cluster, unique_name("moved")) as name:
-        yield name
+    name = unique_name("moved")
+    yield name
+    with_admin(cluster, lambda admin: admin.delete_topics([name], raise_errors=False))
+    assert throttle_settings(cluster) == {}, "a throttle is left"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

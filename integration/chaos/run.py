@@ -142,7 +142,7 @@ def run(
             sent=sent,
             reads={p: group.reads_of((topic, p)) for p in range(len(stage.replicas))},
             changes=group.changes,
-            claims=group.log.claims,
+            claims=group.group.claims,
             commits=_in_monotonic_time(commits),
             generations=commits.generations,
             disturbed=(began, ended),
@@ -228,8 +228,7 @@ def _wait_until_read(stage: Stage, group: FaultyGroup, since: float) -> None:
                 (round(at - since, 1), offset, name) for at, offset, _, name in reads.spans[-3:]
             ]
             raise AssertionError(
-                f"{error}; its last reads are {last}, its last owners {changes[-6:]};"
-                f" {group.described()}"
+                f"{error}; its last reads are {last}, its last owners {changes[-6:]}"
             ) from None
 
 

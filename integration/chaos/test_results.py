@@ -42,7 +42,7 @@ def test_the_document_has_the_longest_times(scenario: str) -> None:
     assert row.endswith(f"| {' | '.join(cells)} |")
 
 
-def test_the_document_has_the_growth_of_memory_and_the_violations() -> None:
+def test_the_document_has_growth_of_memory_and_violations() -> None:
     growth: dict[str, list[float]] = {"members": [], "rackward lead": []}
     for outcome in RESULTS.outcomes:
         for use in outcome["memory"]:

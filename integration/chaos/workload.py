@@ -22,11 +22,12 @@ from typing import IO, Any
 import confluent_kafka
 
 from assignors import RefreshPolicy
+from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from integration.chaos.checkers import Sent
 from integration.chaos.effects import check_signalled
 from integration.support.clients import MakeClient, PartitionId
 from integration.support.groups import Change, ConsumerGroup, Reads, everything_is_read
-from integration.support.process_clients import SOURCES, InProcess, Log, ProcessClient
+from integration.support.process_clients import SOURCES, InProcess
 from integration.support.program_clients import Java
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -203,9 +204,8 @@ class FaultyGroup:
     group: ConsumerGroup
     session_seconds: float
     commit_each: bool
-    refresh: RefreshPolicy | None = None
+    refresh: RefreshPolicy = DEFAULT_REFRESH_POLICY
     lead: Lead | None = None
-    log: Log = field(default_factory=Log)
     names: dict[int, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -223,7 +223,7 @@ class FaultyGroup:
     def _make(self, client: str) -> MakeClient:
         if client == "java":
             return Java()
-        return InProcess(client, "sticky", self.log, self.commit_each, self.refresh)
+        return InProcess(client, "sticky", self.group, self.commit_each, self.refresh)
 
     def _settings(self, client: str) -> dict[str, Any]:
         if client == "java":
@@ -256,15 +256,6 @@ class FaultyGroup:
         client.resume()
         check_signalled(client.pid, signal.SIGCONT, self.names[index])
 
-    def described(self) -> str:
-        """Return the state of the members of kafka-python, as text."""
-        clients = {name: each.consumer for name, each in self.group.members.items()}
-        return "; ".join(
-            f"{name}: {each.describe()}"
-            for name, each in clients.items()
-            if isinstance(each, ProcessClient)
-        )
-
     @property
     def processes(self) -> dict[str, int]:
         """Process ids of the members that have started, and of ``rackward lead``."""
@@ -282,11 +273,11 @@ class FaultyGroup:
     @property
     def changes(self) -> list[Change]:
         """What was assigned and revoked, and which members were killed or suspended."""
-        return list(self.group.history if self.client == "java" else self.log.changes)
+        return list(self.group.history)
 
     def reads_of(self, tp: PartitionId) -> Reads:
         """Return what was read of a partition so far."""
-        return (self.group if self.client == "java" else self.log).reads_of(tp)
+        return self.group.reads_of(tp)
 
     @property
     def racks(self) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from assignors.kafka_python import (
     LeaderRackAwareRangeAssignor,
 )
 from integration.cli.conftest import MakeTopic
-from integration.support.clients import MakeClient, PartitionId, partitions_of
+from integration.support.clients import KafkaPython, MakeClient, PartitionId, partitions_of
 from integration.support.collecting import librdkafka, new_protocol
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
@@ -156,11 +156,8 @@ def test_a_rebalance_on_request(
 ) -> None:
     """A group of rackward's assignors that does not watch leaders itself."""
     path = tmp_path / "leaders.json"
-
-    def strategies(rack: str | None) -> list[Any]:
-        return [strategy(rack=rack, refresh=None)]
-
-    with ConsumerGroup(cluster, topics=[topic], strategies=strategies) as group:
+    client = KafkaPython(lambda rack: [strategy(rack=rack, refresh=None)])
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         owned = start(group, topic)
         assert local(cluster, owned) == PARTITIONS
         # All leaders go one rack further, as after a change by another program.

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.cli.conftest import MakeTopic
 from integration.support.clients import partitions_of
 from integration.support.command_line import rackward
@@ -33,10 +32,6 @@ def topic(cluster: Cluster, make_topic: MakeTopic) -> str:
     return make_topic(cluster, "lopsided", replicas_led_from(LEADERS))
 
 
-def strategies(rack: str | None) -> list[Any]:
-    return [LeaderRackAwareCooperativeStickyAssignor(rack=rack)]
-
-
 def explain(cluster: Cluster, group: ConsumerGroup, *options: str) -> Any:
     return rackward(cluster, "groups", "explain", group.id, "--json", *options).json
 
@@ -45,7 +40,7 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
     cluster: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    with ConsumerGroup(cluster, topics=[topic], strategies=strategies) as group:
+    with ConsumerGroup(cluster, topics=[topic]) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
         owned = group.settle(partitions_of(topic, 12))

@@ -14,7 +14,7 @@ from assignors.kafka_python import (
     LeaderRackAwareRangeAssignor,
 )
 from integration.cli.conftest import MakeTopic
-from integration.support.clients import partitions_of
+from integration.support.clients import KafkaPython, partitions_of
 from integration.support.command_line import one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
@@ -45,9 +45,8 @@ def test_after_a_rebalance_everything_is_local(
     cluster: Cluster, topic: str, tmp_path: Path, strategy: Any
 ) -> None:
     path = tmp_path / "leaders.json"
-    with ConsumerGroup(
-        cluster, topics=[topic], strategies=lambda rack: [strategy(rack=rack)]
-    ) as group:
+    client = KafkaPython(lambda rack: [strategy(rack=rack)])
+    with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         for name, rack in MEMBERS.items():
             group.start(name, rack)
         owned = group.settle(partitions_of(topic, 36))

@@ -34,11 +34,13 @@ from integration.support.leading import (
 from integration.support.proxy import Proxy
 from integration.support.secured import (
     JAAS,
+    KEY_PASSWORD,
+    PASSWORD,
     Listener,
+    Secured,
     authorizer_properties,
-    client_files,
-    create_scram_user,
-    secured_properties,
+    run_secured,
+    set_scram_password,
 )
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
@@ -46,7 +48,7 @@ from rackward.cli.lead import show_status
 from rackward.cli.options import ClusterOptions
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
-from rackward.testing import LocalCluster
+from rackward.testing import Cluster
 from tests.support.security import make_authority, write_file
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
@@ -60,12 +62,12 @@ LISTENERS = {
 
 
 @dataclass(frozen=True)
-class Secured:
-    """A cluster of two brokers, one without a rack, and the files that its clients need."""
+class Commands(Secured):
+    """A cluster of two brokers, one without a rack, and commands on it."""
 
-    cluster: LocalCluster
-    folder: Path
-    files: dict[str, str]
+    @property
+    def folder(self) -> Path:
+        return Path(self.files["ca"]).parent
 
     def run(self, listener: str, config: str, *arguments: str, status: int | None = 0) -> Done:
         path = write_file(self.folder, "client.properties", config)
@@ -80,21 +82,18 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     folder = tmp_path_factory.mktemp("secured")
-    authority = make_authority()
-    files = client_files(folder, authority, "key secret")
-    files["other"] = write_file(folder, "other.pem", make_authority("a stranger").pem)
-    passwords = {"alice": "alice secret", "bob": "bob", "carol": "carol"}
-    properties = secured_properties(authority, list(LISTENERS.values()), passwords)
-    properties |= authorizer_properties("User:alice", "User:dora", "User:CN=client.example")
-    racks = tuple(LISTENERS)
-    with LocalCluster(["a", None], client_racks=racks, server_properties=properties) as cluster:
-        create_scram_user(cluster, "alice", "alice secret", MECHANISMS)
-        yield Secured(cluster, folder, files)
+    other = write_file(folder, "other.pem", make_authority("a stranger").pem)
+    acls = authorizer_properties("User:alice", "User:dora", "User:CN=client.example")
+    users = ("bob", "carol")
+    with run_secured(
+        LISTENERS, folder, racks=("a", None), users=users, server_properties=acls
+    ) as secured:
+        yield Commands(**{**vars(secured), "files": {**secured.files, "other": other}})
 
 
-def java(mechanism: str, password: str = "alice secret", user: str = "alice") -> str:
+def java(mechanism: str, password: str = PASSWORD, user: str = "alice") -> str:
     module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
     return (
         f"sasl.mechanism={mechanism}\n"
@@ -103,17 +102,17 @@ def java(mechanism: str, password: str = "alice secret", user: str = "alice") ->
     )
 
 
-def librdkafka(mechanism: str, password: str = "alice secret") -> str:
+def librdkafka(mechanism: str, password: str = PASSWORD) -> str:
     return f"sasl.mechanisms={mechanism}\nsasl.username=alice\nsasl.password={password}\n"
 
 
-def plain(user: str, password: str | None = None) -> str:
+def plain(user: str) -> str:
     """Return the properties of a user on the listener ``plain``."""
-    return "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", password or user, user)
+    return "security.protocol=SASL_PLAINTEXT\n" + java("PLAIN", user=user)
 
 
 def allow(
-    cluster: LocalCluster, user: str, kind: ResourceType, name: str, *operations: ACLOperation
+    cluster: Cluster, user: str, kind: ResourceType, name: str, *operations: ACLOperation
 ) -> None:
     """Grant a user these operations on a resource; Describe if none is given."""
     pattern = ResourcePattern(kind, name)
@@ -124,7 +123,7 @@ def allow(
     with_admin(cluster, lambda admin: admin.create_acls(acls))
 
 
-def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
+def commit(cluster: Cluster, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Commit offsets for the group with a consumer that is not a member."""
     servers = cluster.bootstrap_servers.split(",")
     positions = {TopicPartition(*tp): OffsetAndMetadata(at, "", -1) for tp, at in offsets.items()}
@@ -135,7 +134,7 @@ def commit(cluster: LocalCluster, group: str, offsets: Mapping[PartitionId, int]
 
 
 @contextmanager
-def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
+def reading(cluster: Cluster, group: str, topic: str) -> Iterator[None]:
     """Have a member of the group own the partitions of the topic within the context."""
     servers = cluster.bootstrap_servers.split(",")
     with closing(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group)) as consumer:
@@ -147,21 +146,21 @@ def reading(cluster: LocalCluster, group: str, topic: str) -> Iterator[None]:
         yield
 
 
-def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> None:
+def test_java_and_librdkafka_properties_on_every_listener(secured: Commands) -> None:
     files = secured.files
     java_trust = f"ssl.truststore.type=PEM\nssl.truststore.location={files['ca']}\n"
     configs = [
-        ("plain", plain("alice", "alice secret")),
+        ("plain", plain("alice")),
         ("plain", "security.protocol=sasl_plaintext\n" + librdkafka("PLAIN")),
         ("scram", "security.protocol=SASL_SSL\n" + java_trust + java("SCRAM-SHA-256")),
         ("scram", "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
          + f"ssl.ca.location={files['ca']}\n"),
         ("tls", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"),
         ("mutual", "security.protocol=SSL\n" + java_trust + "ssl.keystore.type=PEM\n"
-         f"ssl.keystore.location={files['both']}\nssl.key.password=key secret\n"),
+         f"ssl.keystore.location={files['both']}\nssl.key.password={KEY_PASSWORD}\n"),
         ("mutual", f"security.protocol=ssl\nssl.ca.location={files['ca']}\n"
          f"ssl.certificate.location={files['certificate']}\nssl.key.location={files['key']}\n"
-         "ssl.key.password=key secret\n"),
+         f"ssl.key.password={KEY_PASSWORD}\n"),
     ]  # fmt: skip
     for listener, config in configs:
         output = secured.run(listener, config, "topics", "describe", "--json").json
@@ -169,7 +168,7 @@ def test_java_and_librdkafka_properties_on_every_listener(secured: Secured) -> N
         assert output["not_shown"] == []
 
 
-def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
+def test_wrong_settings_give_one_line_with_the_remedy(secured: Commands) -> None:
     trust = f"ssl.ca.location={secured.files['ca']}\n"
     sasl_ssl = "security.protocol=SASL_SSL\n" + trust
     cases = [
@@ -197,7 +196,7 @@ def test_wrong_settings_give_one_line_with_the_remedy(secured: Secured) -> None:
         assert "hunter2" not in line
 
 
-def test_errors_name_missing_permissions(secured: Secured) -> None:
+def test_errors_name_missing_permissions(secured: Commands) -> None:
     create = ("topics", "create", new_name("bob"), "--yes", "--ignore-racks")
     error = secured.error_line("plain", plain("bob"), *create, "-p", "1", "-r", "1")
     assert "not authorized: grant this user Create on the cluster, or on the topic" in error
@@ -211,7 +210,7 @@ def test_errors_name_missing_permissions(secured: Secured) -> None:
     assert "grant this user DescribeConfigs" in throttles
 
 
-def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
+def test_adding_partitions_needs_no_pending_replicas(secured: Commands) -> None:
     topic = create_topic(secured.cluster, new_name("bobs"), [[0]])
     rights = (ACLOperation.DESCRIBE, ACLOperation.ALTER)
     allow(secured.cluster, "bob", ResourceType.TOPIC, topic, *rights)
@@ -222,7 +221,7 @@ def test_adding_partitions_needs_no_pending_replicas(secured: Secured) -> None:
     assert len(layout(secured.cluster, topic)) == 2
 
 
-def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
+def test_permissions_of_a_process_that_leads(secured: Commands) -> None:
     """Read on the group, for removing members as well, and Describe on its topics."""
     cluster = secured.cluster
     topic = create_topic(cluster, new_name("led"), [[0], [1]])
@@ -231,7 +230,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "bob",
-        "sasl.password": "bob",
+        "sasl.password": PASSWORD,
     }
     options = LeadOptions(take_over=TakeOverPolicy(TakeOver.REMOVE))
     client = UNMODIFIED_CLIENTS["confluent-range"]
@@ -262,7 +261,7 @@ def test_permissions_of_a_process_that_leads(secured: Secured) -> None:
 
 
 def test_a_process_that_leads_reads_a_rotated_password(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch
+    secured: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a connection is refused; the command ends if the file has the former password still."""
     group = new_name("group")
@@ -270,7 +269,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
     where = secured.cluster.bootstrap("scram")
 
     def rotate(password: str) -> None:
-        create_scram_user(secured.cluster, "dora", password, MECHANISMS[1:])
+        set_scram_password(secured.cluster, "dora", password, MECHANISMS[1])
 
     def write(password: str) -> None:
         login = librdkafka("SCRAM-SHA-512", password).replace("alice", "dora")
@@ -300,7 +299,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             assert leader.failure is None
 
 
-def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
+def test_permissions_of_the_collector(secured: Commands, tmp_path: Path) -> None:
     cluster, group = secured.cluster, new_name("readers")
     topic, hidden = (create_topic(cluster, new_name(stem), [[0], [1]]) for stem in ("seen", "not"))
     for each in (topic, hidden):
@@ -356,7 +355,7 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     shown = secured.run("plain", carol, *check, "--json")
     assert hidden in shown.json["hidden_topics"]
     assert "that this user may not describe (" in shown.err
-    shown = secured.run("plain", plain("alice", "alice secret"), *check, "--json")
+    shown = secured.run("plain", plain("alice"), *check, "--json")
     assert shown.json["hidden_topics"] == []
     assert "Not checked" not in shown.err
     partitions = read_table(to, "partitions")
@@ -370,14 +369,14 @@ def test_permissions_of_the_collector(secured: Secured, tmp_path: Path) -> None:
     assert {row["group"] for row in committed.values()} == {group}
 
 
-def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
+def test_brokers_of_which_one_has_no_rack(secured: Commands) -> None:
     topic = new_name("partial")
     create = ("topics", "create", topic, "--yes", "--json", "-p", "4", "-r", "2")
-    line = secured.error_line("plain", plain("alice", "alice secret"), *create)
+    line = secured.error_line("plain", plain("alice"), *create)
     assert "broker 1 without a rack, while others have one" in line
     assert "--ignore-racks" in line
     assert layout(secured.cluster, topic) == {}
-    output = secured.run("plain", plain("alice", "alice secret"), *create, "--ignore-racks").json
+    output = secured.run("plain", plain("alice"), *create, "--ignore-racks").json
     replicas = layout(secured.cluster, topic)
     assert replicas == output["topics"][0]["replicas"]
     assert len(replicas) == 4
@@ -385,10 +384,10 @@ def test_brokers_of_which_one_has_no_rack(secured: Secured) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_output_of_any_command_has_the_secret(secured: Secured, tmp_path: Path) -> None:
+def test_no_output_of_any_command_has_the_secret(secured: Commands, tmp_path: Path) -> None:
     """Standard output and error, with --debug, and every file: plans, tables, logs of the
     controller and of Spark, its event log and checkpoint, and the report."""
-    cluster, secret = secured.cluster, "alice secret"
+    cluster, secret = secured.cluster, PASSWORD
     where = cluster.bootstrap("scram")
     config = "security.protocol=sasl_ssl\n" + librdkafka("SCRAM-SHA-512")
     config += f"ssl.ca.location={secured.files['ca']}\n"

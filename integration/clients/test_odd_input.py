@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
-from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from integration.support.aiokafka_clients import AIOKafka
@@ -18,22 +17,10 @@ from integration.support.hostile import HostileMember, subscription
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from
 from integration.support.topics import create_topic, delete_topic, new_name
 from rackward.testing import Cluster
+from tests.support.kafka_python import subscription_bytes
 from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
-
-
-def encoded(topics: Any, user_data: bytes) -> bytes:
-    """Return a subscription of kafka-python."""
-    data: bytes = ConsumerProtocolSubscription(
-        version=3,
-        topics=list(topics),
-        user_data=user_data,
-        owned_partitions=[],
-        generation_id=-1,
-        rack_id=None,
-    ).encode()
-    return data
 
 
 class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -71,8 +58,10 @@ def test_members_that_send_invalid_subscriptions(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, client: MakeClient
 ) -> None:
     randbytes = random.Random(3).randbytes
-    undecodable = ForeignAssignor(lambda topics: encoded(topics, b"\xfe" + randbytes(200)))
-    truncated = ForeignAssignor(lambda topics: encoded(topics, b"")[:-3])
+    undecodable = ForeignAssignor(
+        lambda topics: subscription_bytes(topics, user_data=b"\xfe" + randbytes(200))
+    )
+    truncated = ForeignAssignor(lambda topics: subscription_bytes(topics)[:-3])
     topic = create_topic(cluster, new_name("garbage"), replicas_led_from(evenly(12)))
     with ConsumerGroup(cluster, topics=[topic], client=client) as group:
         group.start("a1", "a")

@@ -52,7 +52,7 @@ def test_the_last_of_many_asynchronous_commits_is_stored(
     group, results = new_group(), CommitRecorder()
     consumer = consumers({**MANUAL_COMMITS, "on_commit": results}, group=group)
     consumer.subscribe([filled])
-    poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+    poll_until(consumer)
     for offset in range(1, 1001):
         consumer.commit(offsets=[TopicPartition(filled, 0, offset % 1000)])
     poll_until(
@@ -71,7 +71,7 @@ def test_leaving_waits_for_unanswered_commits(
     group, results = new_group(), CommitRecorder()
     consumer = consumers({**MANUAL_COMMITS, "on_commit": results}, group=group)
     consumer.subscribe([filled])
-    poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+    poll_until(consumer)
     for offset in range(1, 51):
         consumer.commit(
             offsets=[TopicPartition(filled, 0, offset), TopicPartition(filled, 1, 100 - offset)]
@@ -96,7 +96,7 @@ def test_commits_do_not_go_back_while_a_coordinator_dies(
     topic = create_topic(cluster, new_name("order"), replicas_led_from(leader))
     consumer = consumers({**MANUAL_COMMITS, "on_commit": results}, group=group)
     consumer.subscribe([topic])
-    poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+    poll_until(consumer)
     sent = 0
     for change in (lambda _: None, cluster.kill_broker, cluster.start_broker):
         change(coordinator)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
@@ -33,10 +32,6 @@ def states(cluster: Cluster, *groups: str) -> list[str]:
     return [group["group_state"] for group in described(cluster, *groups)]
 
 
-def both_are_assigned(one: Any, other: Any, _: object) -> bool:
-    return bool(one.assignment() and other.assignment())
-
-
 def has_two_calls(calls: Callbacks, _: object) -> bool:
     return len(calls.calls) > 1
 
@@ -59,12 +54,7 @@ def test_exceeding_max_poll_interval(consumers: Consumers, filled: str, cluster:
         other.subscribe(
             [filled], on_assign=revoked.callback("assign"), on_revoke=revoked.callback("revoke")
         )
-        messages = poll_until(
-            one,
-            other,
-            until=partial(both_are_assigned, one, other),
-            what="an assignment each",
-        )
+        messages = poll_until(one, other)
         if all(message.error() is None for message in messages):
             break
     stale = one.consumer_group_metadata()
@@ -132,12 +122,7 @@ def test_a_past_generation_commits_nothing(
     past = one.consumer_group_metadata()
     other.subscribe([filled])
     # In an eager group both are in the new generation when both have an assignment.
-    poll_until(
-        one,
-        other,
-        until=lambda _: one.assignment() and other.assignment(),
-        what="another generation",
-    )
+    poll_until(one, other)
 
     output = create_topic(cluster, new_name("output"), [[0, 2, 4]])
     producer = Producer(
@@ -198,12 +183,7 @@ def test_a_static_member_stays_and_a_dynamic_one_leaves(
     static, dynamic = consumers(static_settings, group=group), consumers(group=group)
     static.subscribe([filled])
     dynamic.subscribe([filled], **calls.all)
-    poll_until(
-        static,
-        dynamic,
-        until=partial(both_are_assigned, static, dynamic),
-        what="an assignment each",
-    )
+    poll_until(static, dynamic)
     assert sorted(instance_ids(cluster, group), key=str) == [None, "i"]
     before = partition_keys(static.assignment())
     calls.calls.clear()

@@ -228,7 +228,7 @@ def seek_before_an_assignment(session: Session) -> None:
     session(consumer.seek, partition)
     consumer.subscribe([session.topic], on_assign=lambda *_: session(consumer.seek, partition))
     session(consumer.seek, partition)
-    poll_until(consumer, until=lambda _: consumer.assignment(), what="an assignment")
+    poll_until(consumer)
 
 
 # ---- Reading

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from kafka import KafkaProducer
 
 from integration.support.command_line import rackward
 from integration.support.controllers import (
@@ -23,7 +24,6 @@ from integration.support.controllers import (
     cluster_state,
     create_under_replicated,
     pending_keys,
-    produce,
     stop_brokers,
     wait_for_active,
     wait_for_replicas,
@@ -47,6 +47,16 @@ from rackward.topics.pending_replicas import (
 )
 from rackward.units import Deadline
 from tests.support.waiting import TEST_TIMEOUT, wait_until
+
+
+def produce(cluster: Cluster, topic: str, partitions: int) -> int:
+    """Send a record to each partition with acks=all; return the number of acknowledged ones."""
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
+    try:
+        sent = [producer.send(topic, b"x", partition=number) for number in range(partitions)]
+        return sum(each.get(timeout=TEST_TIMEOUT).offset == 0 for each in sent)
+    finally:
+        producer.close()
 
 
 def test_a_topic_gets_its_replicas_when_a_broker_returns(

@@ -223,7 +223,7 @@ class Numbers:
 
 
 @clients(in_ci=with_aiokafka)
-def test_a_broker_of_the_rack_is_killed_while_records_are_written(
+def test_a_broker_in_the_rack_is_killed_during_writes(
     cluster: Cluster, unique_name: Callable[[str], str], produce: Produce
 ) -> None:
     topic = unique_name("killed")

@@ -20,7 +20,6 @@ from integration.support.topics import (
     content,
     create_topic,
     fill,
-    in_three_racks,
     plan,
     rows,
     throttle_settings,
@@ -29,6 +28,10 @@ from placement_core import TopicPartition
 from rackward.testing import Cluster
 
 pytestmark = pytest.mark.parametrize("cluster", ["local"], indirect=True)
+
+
+def in_three_racks(row: tuple[int, ...]) -> bool:
+    return len(row) == 3 and {broker // 2 for broker in row} == {0, 1, 2}
 
 
 def test_the_replication_factor_is_raised_and_lowered(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
 from assignors.aiokafka import LeaderRackAwareCooperativeStickyAssignor
-from integration.support.clients import MemberConfig, OnChange, PartitionId, Strategies
+from integration.support.clients import SETTINGS, MemberConfig, OnChange, PartitionId, Strategies
 from tests.support.waiting import TEST_TIMEOUT
 
 _T = TypeVar("_T")
@@ -147,13 +147,7 @@ class AIOKafka:
 
     def __call__(self, config: MemberConfig) -> AIOKafkaClient:
         settings = {
-            # No test waits for a session timeout, and a busy machine must not cause one.
-            "session_timeout_ms": 30_000,
-            "heartbeat_interval_ms": 200,
-            "metadata_max_age_ms": 2000,
-            "auto_offset_reset": "earliest",
-            "auto_commit_interval_ms": 1000,
-            "fetch_max_wait_ms": 100,
+            **SETTINGS,
             "bootstrap_servers": config.bootstrap,
             "group_id": config.group_id,
             "client_id": config.name,

@@ -132,27 +132,6 @@ class KafkaPythonClient:
     def close(self) -> None:
         self.consumer.close()
 
-    def described(self) -> str:
-        """Return why partitions may not be fetched, as text."""
-        fetcher, coordinator = self.consumer._fetcher, self.consumer._coordinator
-        assignment = self.consumer._subscription.assignment
-        partitions = {
-            f"{tp.topic}-{tp.partition}": (
-                each.position and each.position.offset,
-                "fetchable" if each.is_fetchable() else "not fetchable",
-                f"leader {self.consumer._cluster.leader_for_partition(tp)}",
-            )
-            for tp, each in list(assignment.items())
-        }
-        return (
-            f"partitions {partitions}, fetches pending at"
-            f" {sorted(fetcher._nodes_with_pending_fetch_requests)},"
-            f" {len(fetcher._completed_fetches)} responses not taken,"
-            f" offsets awaited of {list(coordinator._offset_fetch_futures)},"
-            f" coordinator {coordinator.coordinator_id}, state {coordinator.state},"
-            f" rejoining {coordinator.rejoining}"
-        )
-
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, on_change: OnChange) -> None:
@@ -168,6 +147,19 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._on_change("lost", [(tp.topic, tp.partition) for tp in lost])
 
 
+SETTINGS = {
+    # No test waits for a session timeout, and a busy machine must not cause one.
+    # Heartbeats are frequent, since members learn of a rebalance by them.
+    "session_timeout_ms": 30_000,
+    "heartbeat_interval_ms": 200,
+    "metadata_max_age_ms": 2000,
+    "auto_offset_reset": "earliest",
+    "auto_commit_interval_ms": 1000,
+    "fetch_max_wait_ms": 100,
+}
+"""Settings of members of kafka-python and aiokafka."""
+
+
 @dataclass(frozen=True)
 class KafkaPython:
     """Constructs KafkaConsumers with the assignors that ``strategies`` returns.
@@ -181,14 +173,7 @@ class KafkaPython:
 
     def __call__(self, config: MemberConfig) -> KafkaPythonClient:
         settings = {
-            # No test waits for a session timeout, and a busy machine must not cause one.
-            # Heartbeats are frequent, since members learn of a rebalance by them.
-            "session_timeout_ms": 30_000,
-            "heartbeat_interval_ms": 200,
-            "metadata_max_age_ms": 2000,
-            "auto_offset_reset": "earliest",
-            "auto_commit_interval_ms": 1000,
-            "fetch_max_wait_ms": 100,
+            **SETTINGS,
             "bootstrap_servers": config.bootstrap.split(","),
             "group_id": config.group_id,
             "client_id": config.name,

@@ -1,17 +1,12 @@
 """Run the rackward command in a process, with pipes or at a terminal.
 
 Most of a short command's time is the import of client libraries. So most runs are forks of one
-process that has imported the command: this module, run as a program. Each fork has its own working
-folder, environment, arguments and standard streams, like a new process. The program reads a JSON
-request per line and writes the exit status:
-
-    <- {"arguments": [...], "env": {...}, "cwd": "/...", "stdin": "/...", "out": "/...", ...}
-    -> 0
+process that has imported the command. Each fork has its own working folder, environment, arguments
+and standard streams, like a new process.
 """
 
 from __future__ import annotations
 
-import atexit
 import codecs
 import fcntl
 import json
@@ -28,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,13 +65,50 @@ def rackward(
     """
     if not isinstance(cluster, str):
         cluster.await_metadata()
-    done = Done(
-        *warm_command().run(
-            [*map(str, arguments)], _environment(cluster), cwd, stdin, seconds=SECONDS
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_text(stdin or "")
+        words = ["rackward", *map(str, arguments)]
+        fork = FORKS.Process(
+            target=_run, args=(words, _environment(cluster), cwd or Path.cwd(), streams)
         )
-    )
+        fork.start()
+        fork.join(SECONDS)
+        if fork.exitcode is None:
+            # With the processes that it has started.
+            os.killpg(int(fork.pid or 0), signal.SIGKILL)
+            raise AssertionError(f"not finished within {SECONDS:g} s: {' '.join(words)}")
+        done = Done(fork.exitcode, streams[1].read_text(), streams[2].read_text())
     assert status is None or done.status == status, f"status {done.status}\n{done.out}\n{done.err}"
     return done
+
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "integration.support.command_line",
+        *(f"rackward.cli.{name}" for name in ("main", "audit", "groups", "leaders", "placement")),
+        *(f"rackward.cli.{name}" for name in ("top", "topics", "traffic.collect")),
+    ]
+)
+
+
+def _run(words: list[str], env: Mapping[str, str], cwd: Path, streams: Sequence[Path]) -> None:
+    """Run the command in this process, which ends with its exit status."""
+    from rackward.cli.main import main
+
+    os.setsid()
+    for number, path in enumerate(streams):
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    # multiprocessing has closed the one of the parent.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = words
+    main()
 
 
 class Running:
@@ -109,14 +141,21 @@ class Running:
 
 
 @contextmanager
-def running(cluster: Cluster, *arguments: object, cwd: Path | None = None) -> Iterator[Running]:
+def running(cluster: Cluster, *arguments: object) -> Iterator[Running]:
     """Start the command as `rackward` does; kill it at the end of the block if it still runs."""
     cluster.await_metadata()
-    process = _start(cluster, arguments, cwd)
-    try:
-        yield Running(process)
-    finally:
-        _end(process)
+    with subprocess.Popen(
+        [sys.executable, "-m", "rackward.cli.main", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(cluster),
+    ) as process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
 
 
 def _environment(cluster: Cluster | str) -> dict[str, str]:
@@ -127,29 +166,6 @@ def _environment(cluster: Cluster | str) -> dict[str, str]:
         # The checkout must be on the path in other working folders, too.
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
-
-
-def _start(
-    cluster: Cluster | str, arguments: tuple[object, ...], cwd: Path | None
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rackward.cli.main", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=_environment(cluster),
-    )
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
 
 
 # The command at a terminal.
@@ -231,120 +247,3 @@ class Terminal:
             return False
         self.shown += self._decoder.decode(os.read(self.master, 65536))
         return True
-
-
-# The process that has imported the command.
-
-
-class WarmCommand:
-    """The process that has imported the command."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "integration.support.command_line"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            # Its own process group, so that `_end` also kills the children of a late run.
-            start_new_session=True,
-        )
-        atexit.register(self._end)
-
-    def run(
-        self,
-        arguments: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path | None,
-        stdin: str | None,
-        seconds: float,
-    ) -> tuple[int, str, str]:
-        """Return exit status, stdout and stderr of one run; AssertionError after ``seconds``."""
-        with tempfile.TemporaryDirectory() as folder:
-            files = {name: str(Path(folder) / name) for name in ("stdin", "out", "err")}
-            Path(files["stdin"]).write_text(stdin or "")
-            request = {
-                "arguments": list(arguments),
-                "env": dict(env),
-                "cwd": str(cwd or Path.cwd()),
-                **files,
-            }
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            if not select.select([self._process.stdout], [], [], seconds)[0]:
-                self._end()
-                warm_command.cache_clear()
-                raise AssertionError(
-                    f"not finished within {seconds:g} s: rackward {' '.join(arguments)}"
-                )
-            status = int(self._process.stdout.readline())
-            return status, Path(files["out"]).read_text(), Path(files["err"]).read_text()
-
-    def _end(self) -> None:
-        atexit.unregister(self._end)
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-
-
-@cache
-def warm_command() -> WarmCommand:
-    """Return the process that all tests share; it exits with them."""
-    return WarmCommand()
-
-
-def main() -> None:
-    """Fork for each request until standard input is closed."""
-    import rackward.cli.audit
-    import rackward.cli.groups
-    import rackward.cli.leaders
-    import rackward.cli.main
-    import rackward.cli.placement
-    import rackward.cli.top
-    import rackward.cli.topics
-    import rackward.cli.traffic.collect
-
-    for line in sys.stdin:
-        request = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            os._exit(_run(request, rackward.cli.main.main))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
-def _run(request: Mapping[str, Any], command: Any) -> int:
-    for number, (name, flags) in enumerate(
-        [
-            ("stdin", os.O_RDONLY),
-            ("out", os.O_WRONLY | os.O_CREAT),
-            ("err", os.O_WRONLY | os.O_CREAT),
-        ]
-    ):
-        file = os.open(request[name], flags, 0o600)
-        os.dup2(file, number)
-        os.close(file)
-    os.chdir(request["cwd"])
-    os.environ.clear()
-    os.environ.update(request["env"])
-    sys.argv = ["rackward", *request["arguments"]]
-    try:
-        command()
-        status = 0
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:  # noqa: BLE001 - as an interpreter ends
-        sys.excepthook(*sys.exc_info())
-        status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return status
-
-
-if __name__ == "__main__":
-    main()

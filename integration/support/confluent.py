@@ -126,11 +126,17 @@ def partition_offsets(messages: list[Any]) -> list[tuple[int, int]]:
     )
 
 
-def poll_until(*consumers: Any, until: Callable[[list[Any]], object], what: str) -> list[Any]:
+def poll_until(
+    *consumers: Any,
+    until: Callable[[list[Any]], object] | None = None,
+    what: str = "each has an assignment",
+) -> list[Any]:
     """Poll the consumers in turn until ``until`` accepts the messages, errors included.
 
-    Return the messages. Raise AssertionError, which names ``what``, after TEST_TIMEOUT seconds.
+    By default, until each has an assignment. Return the messages. Raise AssertionError, which names
+    ``what``, after TEST_TIMEOUT seconds.
     """
+    until = until or (lambda _: all(consumer.assignment() for consumer in consumers))
     deadline = time.monotonic() + TEST_TIMEOUT
     messages: list[Any] = []
     while not until(messages):

@@ -28,11 +28,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 from unittest.mock import patch
 
-from kafka import KafkaConsumer, KafkaProducer
-from kafka.structs import TopicPartition as KafkaTopicPartition
-
 from integration.support.command_line import rackward
-from integration.support.topics import throttle_settings
+from integration.support.topics import records_of, throttle_settings
 from placement_core import TopicPartition
 from placement_core.locators import MetadataLocator
 from placement_core.placers import RackAlternatingPlacer
@@ -106,40 +103,33 @@ class RunningController:
         """``host:port`` of the placement service."""
         return self._wait_for_log(r"placement service: address=(\S+) tls=off")
 
-    @property
-    def health_address(self) -> str:
-        """``host:port`` of health and metrics."""
-        return self._wait_for_log(r"health and metrics: http://(\S+)")
-
     def metrics(self) -> str:
         """Return the body of /metrics."""
-        address = self.health_address
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TEST_TIMEOUT) as response:
-            return str(response.read().decode())
+        return self._get("metrics")[1]
 
     def status(self) -> dict[str, Any]:
         """Return the body of /status."""
-        address = self.health_address
-        with urllib.request.urlopen(f"http://{address}/status", timeout=TEST_TIMEOUT) as response:
-            status: dict[str, Any] = json.load(response)
-        return status
+        return dict(json.loads(self._get("status")[1]))
+
+    def health(self) -> tuple[int, dict[str, Any]]:
+        """Return the status and the body of /health/ready."""
+        status, body = self._get("health/ready")
+        return status, json.loads(body)
+
+    def _get(self, path: str) -> tuple[int, str]:
+        """Return the status and the body of a response."""
+        address = self._wait_for_log(r"health and metrics: http://(\S+)")
+        try:
+            with urllib.request.urlopen(f"http://{address}/{path}", timeout=TEST_TIMEOUT) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def metric(self, name: str) -> float:
         """Return the value of a metric; ``name`` is without ``rackward_controller_``."""
         pattern = rf"^rackward_controller_{re.escape(name)} (\S+)$"
         (value,) = re.findall(pattern, self.metrics(), re.MULTILINE)
         return float(value)
-
-    def health(self) -> tuple[int, dict[str, Any]]:
-        """Return the status and the body of /health/ready."""
-        address = self.health_address
-        try:
-            with urllib.request.urlopen(
-                f"http://{address}/health/ready", timeout=TEST_TIMEOUT
-            ) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
 
     def is_active(self) -> bool:
         """Return whether this controller has the lease."""
@@ -210,26 +200,13 @@ def assigned_replicas(cluster: Cluster) -> dict[TopicPartition, set[tuple[int, .
 
     They are in all records of the topic of pending replicas, which is too small for compaction.
     """
-    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=None)
     assigned: dict[TopicPartition, set[tuple[int, ...]]] = {}
-    try:
-        tp = KafkaTopicPartition(PENDING_REPLICAS_TOPIC, 0)
-        consumer.assign([tp])
-        consumer.seek_to_beginning(tp)
-        end = consumer.end_offsets([tp])[tp]
-        deadline = time.monotonic() + TEST_TIMEOUT
-        while consumer.position(tp) < end:
-            assert time.monotonic() < deadline, "the records could not be read"
-            for records in consumer.poll(timeout_ms=200).values():
-                for record in records:
-                    if record.value is None:
-                        continue
-                    content = json.loads(record.value)
-                    for number, row in content["assigned"].items():
-                        key = TopicPartition(content["topic"], int(number))
-                        assigned.setdefault(key, set()).add(tuple(row))
-    finally:
-        consumer.close()
+    for record in records_of(cluster, PENDING_REPLICAS_TOPIC):
+        if record.value is not None:
+            content = json.loads(record.value)
+            for number, row in content["assigned"].items():
+                key = TopicPartition(content["topic"], int(number))
+                assigned.setdefault(key, set()).add(tuple(row))
     return assigned
 
 
@@ -296,16 +273,6 @@ def create_under_replicated(cluster: Cluster, topic: str, *options: object) -> N
         *("topics", "create", topic, "--partitions", 4, "--replication-factor", 3),
         *("--allow-under-replicated", "--config", "min.insync.replicas=2", "--yes", *options),
     )
-
-
-def produce(cluster: Cluster, topic: str, partitions: int) -> int:
-    """Send a record to each partition with acks=all; return the number of acknowledged ones."""
-    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all")
-    try:
-        sent = [producer.send(topic, b"x", partition=number) for number in range(partitions)]
-        return sum(each.get(timeout=TEST_TIMEOUT).offset == 0 for each in sent)
-    finally:
-        producer.close()
 
 
 def pending_keys(cluster: Cluster, topic: str = "") -> list[str]:

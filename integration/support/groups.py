@@ -17,8 +17,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from integration.support.clients import (
@@ -27,11 +27,10 @@ from integration.support.clients import (
     MakeClient,
     MemberConfig,
     PartitionId,
-    Strategies,
 )
 from integration.support.topics import SteadyProducer, committed
 from rackward.testing import Cluster
-from tests.support.waiting import TEST_TIMEOUT
+from tests.support.waiting import TEST_TIMEOUT, wait_until
 
 
 class GroupError(AssertionError):
@@ -188,7 +187,11 @@ class Member(threading.Thread):
 
 
 class ConsumerGroup:
-    """Members of one group on one cluster; leaving the ``with`` block stops them all."""
+    """Members of one group on one cluster; leaving the ``with`` block stops them all.
+
+    Members in processes (`integration.support.process_clients`) record ``claims``, which are the
+    generation, partition and member of records, and the errors of commits of single records.
+    """
 
     def __init__(
         self,
@@ -196,28 +199,28 @@ class ConsumerGroup:
         *,
         topics: Sequence[str] = (),
         client: MakeClient | None = None,
-        strategies: Strategies | None = None,
         **settings: Any,
     ) -> None:
         """Create a group whose members ``client`` constructs with ``settings``.
 
-        They subscribe to ``topics``. ``strategies`` is short for
-        ``client=KafkaPython(strategies)``.
+        They subscribe to ``topics``; they are KafkaConsumers by default.
         """
         self.id = f"group-{uuid.uuid4().hex[:8]}"
         self.members: dict[str, Member] = {}
         self.history: list[Change] = []
         self._cluster = cluster
         self._topics = list(topics)
-        self._client = client or (KafkaPython(strategies) if strategies else KafkaPython())
+        self._client = client or KafkaPython()
         self._settings = settings
-        self._reads: dict[PartitionId, Reads] = {}
+        self.reads: dict[PartitionId, Reads] = {}
+        self.claims: set[tuple[int, PartitionId, str]] = set()
+        self.not_committed: list[str] = []
         self._lock = threading.Lock()
 
     def reads_of(self, tp: PartitionId) -> Reads:
         """Return what the group has read of a partition so far."""
         with self._lock:
-            return self._reads.setdefault(tp, Reads())
+            return self.reads.setdefault(tp, Reads())
 
     def start(
         self,
@@ -225,7 +228,6 @@ class ConsumerGroup:
         rack: str | None = None,
         *,
         client: MakeClient | None = None,
-        strategies: Sequence[Any] | None = None,
         topics: Sequence[str] | None = None,
         pattern: str | None = None,
         poll_interval: float = 0.0,
@@ -233,8 +235,8 @@ class ConsumerGroup:
     ) -> Member:
         """Add a member; it connects to the listener for its rack, if there is one.
 
-        It waits ``poll_interval`` seconds between two polls. ``client``, ``strategies`` (of a
-        KafkaConsumer), ``topics`` and ``settings`` replace those of the group.
+        It waits ``poll_interval`` seconds between two polls. ``client``, ``topics``
+        and ``settings`` replace those of the group.
         """
         listener = rack if rack in self._cluster.client_racks else None
         config = MemberConfig(
@@ -244,7 +246,7 @@ class ConsumerGroup:
             rack=rack,
             settings={**({} if client else self._settings), **settings},
         )
-        make = client or (self._client if strategies is None else KafkaPython(lambda _: strategies))
+        make = client or self._client
         member = Member(self, name, lambda: make(config), poll_interval)
         member.resubscribe(
             topics=() if pattern else self._topics if topics is None else topics, pattern=pattern
@@ -323,22 +325,14 @@ class ConsumerGroup:
                 revoked |= changed
         return again
 
-    def owned_at_once(self, tolerance: float = 0.0) -> list[tuple[PartitionId, str, str, float]]:
-        """Return (partition, owner, next owner, seconds) where two members owned a partition.
-
-        For longer than ``tolerance`` seconds, by the times at which their callbacks were recorded.
-        """
+    def owned_at_once(self, tolerance: float) -> list[tuple[PartitionId, str, str, float]]:
+        """See `ownership_conflicts`, by the times at which the callbacks were recorded."""
         return ownership_conflicts(self.history, tolerance)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for member in self.members.values():
             member.end()
         for name in list(self.members):
@@ -412,26 +406,26 @@ def everything_is_read(
 
     Raise AssertionError after ``within`` seconds, with the missing records and their neighbours.
     """
-    deadline = time.monotonic() + within
-    while True:
-        missing_by_partition = {
-            partition: sorted(missing)
+
+    def missing() -> dict[int, list[int]]:
+        return {
+            partition: sorted(left)
             for partition, offsets in sent.acknowledged.items()
-            if (missing := offsets - reads_of((topic, partition)).offsets())
+            if (left := offsets - reads_of((topic, partition)).offsets())
         }
-        if not missing_by_partition:
-            return
-        if time.monotonic() > deadline:
-            raise AssertionError(
-                f"not read within {within:g} s: "
-                + "; ".join(
-                    f"{topic}-{partition}: {len(missing)} of {len(sent.acknowledged[partition])},"
-                    f" {missing[0]} to {missing[-1]}, read before and after: "
-                    f"{_around(reads_of((topic, partition)), missing[0], missing[-1])}"
-                    for partition, missing in missing_by_partition.items()
-                )
+
+    try:
+        wait_until(lambda: not missing(), within, "everything is read")
+    except AssertionError as error:
+        details = []
+        for partition, left in missing().items():
+            neighbours = (left[0] - 1, left[-1] + 1)
+            around = [seen for seen in reads_of((topic, partition)).seen if seen[1] in neighbours]
+            details.append(
+                f"{topic}-{partition}: {len(left)} of {len(sent.acknowledged[partition])},"
+                f" {left[0]} to {left[-1]}, read before and after: {around}"
             )
-        time.sleep(0.05)
+        raise AssertionError(f"{error}: {'; '.join(details)}") from None
 
 
 def everything_is_committed(cluster: Cluster, group_id: str, sent: SteadyProducer) -> None:
@@ -442,14 +436,10 @@ def everything_is_committed(cluster: Cluster, group_id: str, sent: SteadyProduce
     before members leave, and again afterwards.
     """
     expected = {partition: max(offsets) + 1 for partition, offsets in sent.acknowledged.items()}
-    deadline = time.monotonic() + TEST_TIMEOUT
-    while True:
-        actual = {partition: at for (_, partition), at in committed(cluster, group_id).items()}
-        if actual == expected or time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
-    assert actual == expected
 
+    def actual() -> dict[int, int]:
+        return {partition: at for (_, partition), at in committed(cluster, group_id).items()}
 
-def _around(reads: Reads, first: int, last: int) -> list[tuple[float, int, str]]:
-    return [seen for seen in reads.seen if seen[1] in (first - 1, last + 1)]
+    with suppress(AssertionError):
+        wait_until(lambda: actual() == expected, TEST_TIMEOUT, "everything is committed")
+    assert actual() == expected

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
 from integration.support.clients import PartitionId
 from integration.support.topics import records_of
 from rackward.testing import Cluster
@@ -108,15 +110,8 @@ def _assignment(data: bytes) -> frozenset[PartitionId]:
     """Return the partitions of a ConsumerProtocolAssignment; no bytes are no partitions."""
     if not data:
         return frozenset()
-    (topics,) = struct.unpack_from(">i", data, 2)
-    at, partitions = 6, set()
-    for _ in range(topics):
-        topic, at = _string(data, at)
-        (count,) = struct.unpack_from(">i", data, at)
-        numbers = struct.unpack_from(f">{count}i", data, at + 4)
-        at += 4 + 4 * count
-        partitions |= {(topic, number) for number in numbers}
-    return frozenset(partitions)
+    assigned = ConsumerProtocolAssignment.decode(data).assigned_partitions
+    return frozenset((each.topic, number) for each in assigned for number in each.partitions)
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:

@@ -1,18 +1,15 @@
 """Members of a `ConsumerGroup` that run in processes of any client library, and can be killed.
 
-    log = Log()
-    group.start("k1", "a", client=InProcess("kafka-python", "sticky", log))
+    group.start("k1", "a", client=InProcess("kafka-python", "sticky", group))
     kill(group, "k1")
-    assert log.owned_twice() == []
 
-A member is this module, run as a program. The parent writes a JSON object per line to it, and reads
-one per line:
+The group records callbacks and reads with the times of the process in which they happened. A member
+is this module, run as a program. The parent writes a JSON object per line to it, and reads one per
+line:
 
     <- {"client": "aiokafka", "assignor": "sticky", "config": {...}, ...}  first
     <- {"subscribe": {"topics": [...], "pattern": null}}
-    <- {"describe": true}                                                  kafka-python only
     <- {"close": true}                                                     last
-    -> {"at": 12.3, "described": "..."}                                    state, for error messages
     -> {"at": 12.3, "change": "assigned", "partitions": [["t", 0], ...]}   at each callback
     -> {"at": 12.3, "owned": [["t", 0], ...], "generation": 4}             at each change
     -> {"at": 12.3, "read": [["t", 0, 17, 5], ...], "generation": 4}       five records from 17 on
@@ -23,7 +20,7 @@ With ``"commit_each": true`` in the first line, each record is reported and comm
     -> {"at": 12.3, "read": [["t", 0, 17, 1]], "generation": 4}
     -> {"at": 12.3, "not_committed": "CommitFailedError"}
 
-``"refresh"`` in the first line has the fields of a RefreshPolicy; null is the default policy.
+``"refresh"`` in the first line has the fields of a RefreshPolicy.
 
 ``at`` is the time of the machine's monotonic clock, which all processes share. The process ends
 after ``close``, or when its parent has ended.
@@ -32,7 +29,6 @@ after ``close``, or when its parent has ended.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import queue
@@ -43,7 +39,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,78 +47,31 @@ from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.leader_moves import DEFAULT_REFRESH_POLICY
 from integration.support.clients import (
     KafkaPython,
-    KafkaPythonClient,
     MakeClient,
     MemberConfig,
     OnChange,
     PartitionId,
 )
-from integration.support.groups import Change, ConsumerGroup, Reads, ownership_conflicts
-from tests.support.waiting import wait_until
+from integration.support.groups import Change, ConsumerGroup
 
 SOURCES = Path(__file__).parents[2]
-DESCRIBE_SECONDS = 5.0
 CLOSE_SECONDS = 50.0
 """Shorter than a group waits for a member to stop: this error has the output of the process."""
-
-
-@dataclass
-class Log:
-    """Rebalance callbacks, ends and reads of several processes, with times of one common clock."""
-
-    changes: list[Change] = field(default_factory=list)
-    reads: dict[PartitionId, Reads] = field(default_factory=dict)
-    claims: set[tuple[int, PartitionId, str]] = field(default_factory=set)
-    """Generation, partition and member of records."""
-    not_committed: list[str] = field(default_factory=list)
-    """Errors of the commits of single records."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def reads_of(self, tp: PartitionId) -> Reads:
-        """Return what was read of a partition so far; of each member in the order of its reads."""
-        with self._lock:
-            return self.reads.setdefault(tp, Reads())
-
-    def owned_twice(self) -> list[tuple[PartitionId, str, str, float]]:
-        """Return (partition, owner, other owner, seconds) where two members owned a partition."""
-        return ownership_conflicts(self.changes, until=time.monotonic())
-
-    def out_of_order(self) -> list[tuple[PartitionId, str, int, int]]:
-        """Return (partition, member, gaps, assignments) of reads with skipped or repeated records.
-
-        Only the first record after an assignment may not follow the one before.
-        """
-        assigned: dict[tuple[PartitionId, str], int] = {}
-        for change in self.changes:
-            if change.kind == "assigned":
-                for tp in change.partitions:
-                    assigned[tp, change.member] = assigned.get((tp, change.member), 0) + 1
-        jumps = []
-        for tp, reads in self.reads.items():
-            for member in {name for _, _, name in reads.seen}:
-                offsets = [offset for _, offset, name in reads.seen if name == member]
-                gaps = 1 + sum(b != a + 1 for a, b in itertools.pairwise(offsets))
-                times = assigned.get((tp, member), 0)
-                if gaps > times:
-                    jumps.append((tp, member, gaps, times))
-        return jumps
 
 
 class ProcessClient:
     """A member in its own process.
 
-    Reads are written to the log and not returned by `poll`, since the process may be killed.
+    Reads are recorded by the group and not returned by `poll`, since the process may be killed.
     """
 
-    def __init__(self, config: MemberConfig, log: Log, **first: object) -> None:
+    def __init__(self, config: MemberConfig, group: ConsumerGroup, **first: object) -> None:
         """Start the process; ``first`` is what it is sent first, besides ``config``."""
         self.name = config.name
-        self._log = log
+        self._group = group
         self._owned: frozenset[PartitionId] = frozenset()
         self._generation = -1
-        self._on_change: OnChange | None = None
         self._ending = False
-        self.described = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process is
         self._process = subprocess.Popen(
             [sys.executable, "-m", "integration.support.process_clients"],
@@ -146,10 +95,13 @@ class ProcessClient:
         return self
 
     def subscribe(
-        self, on_change: OnChange, *, topics: Sequence[str] = (), pattern: str | None = None
+        self,
+        on_change: OnChange,  # noqa: ARG002 - the process reports changes with their times
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
     ) -> None:
         """See `Client`."""
-        self._on_change = on_change
         self._send(subscribe={"topics": list(topics), "pattern": pattern})
 
     def poll(self, seconds: float) -> Iterable[tuple[PartitionId, int]]:
@@ -194,30 +146,19 @@ class ProcessClient:
         self._reader.join()
         # It may have been assigned partitions in the moment before it ended.
         last = max(
-            (each.when for each in self._log.changes if each.member == self.name), default=now
+            (each.when for each in self._group.history if each.member == self.name), default=now
         )
-        self._log.changes.append(Change(max(now, last), self.name, "killed", frozenset()))
+        self._group.history.append(Change(max(now, last), self.name, "killed", frozenset()))
 
     def suspend(self) -> None:
         """Stop the process by SIGSTOP: neither polls nor heartbeats are sent."""
         self._process.send_signal(signal.SIGSTOP)
-        self._log.changes.append(Change(time.monotonic(), self.name, "suspended", frozenset()))
+        self._group.history.append(Change(time.monotonic(), self.name, "suspended", frozenset()))
 
     def resume(self) -> None:
         """Continue a suspended process by SIGCONT."""
-        self._log.changes.append(Change(time.monotonic(), self.name, "resumed", frozenset()))
+        self._group.history.append(Change(time.monotonic(), self.name, "resumed", frozenset()))
         self._process.send_signal(signal.SIGCONT)
-
-    def describe(self) -> str:
-        """Return the state of the member; nothing of another library than kafka-python.
-
-        Return the empty text if it does not poll.
-        """
-        self.described = ""
-        self._send(describe=True)
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: bool(self.described), DESCRIBE_SECONDS, f"{self.name} answers")
-        return self.described
 
     def _send(self, **command: object) -> None:
         pipe = self._process.stdin
@@ -241,21 +182,17 @@ class ProcessClient:
             at = event["at"]
             if "read" in event:
                 for topic, number, first, count in event["read"]:
-                    self._log.reads_of((topic, number)).record(at, first, self.name, count)
-                    self._log.claims.add((event["generation"], (topic, number), self.name))
-            elif "described" in event:
-                self.described = event["described"]
+                    self._group.reads_of((topic, number)).record(at, first, self.name, count)
+                    self._group.claims.add((event["generation"], (topic, number), self.name))
             elif "not_committed" in event:
-                self._log.not_committed.append(event["not_committed"])
+                self._group.not_committed.append(event["not_committed"])
             elif "owned" in event:
                 self._owned = _partition_ids(event["owned"])
                 self._generation = event["generation"]
             else:
                 kind = event.get("change", "closing")
                 partitions = _partition_ids(event.get("partitions", ()))
-                self._log.changes.append(Change(at, self.name, kind, partitions))
-                if self._on_change is not None and "change" in event:
-                    self._on_change(kind, partitions)
+                self._group.history.append(Change(at, self.name, kind, partitions))
 
     def _output(self) -> str:
         self._errors.seek(0)
@@ -272,20 +209,19 @@ class InProcess:
 
     client: str
     assignor: str
-    log: Log
+    group: ConsumerGroup
     commit_each: bool = False
     """Commit each record on its own, after it has been reported."""
-    refresh: RefreshPolicy | None = None
-    """When moved leaders justify a rebalance; None is the default policy."""
+    refresh: RefreshPolicy = DEFAULT_REFRESH_POLICY
 
     def __call__(self, config: MemberConfig) -> ProcessClient:
         return ProcessClient(
             config,
-            self.log,
+            self.group,
             client=self.client,
             assignor=self.assignor,
             commit_each=self.commit_each,
-            refresh=None if self.refresh is None else asdict(self.refresh),
+            refresh=asdict(self.refresh),
         )
 
 
@@ -349,10 +285,8 @@ def main() -> None:
     first = json.loads(sys.stdin.readline())
     commands: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
-    commit_each = bool(first.get("commit_each"))
-    refresh = DEFAULT_REFRESH_POLICY
-    if first.get("refresh"):
-        refresh = RefreshPolicy(**first["refresh"])
+    commit_each = first["commit_each"]
+    refresh = RefreshPolicy(**first["refresh"])
     make = make_client(first["client"], first["assignor"], refresh, one_record=commit_each)
     if first["client"] != "stock":
         _load_solver()
@@ -371,18 +305,13 @@ def main() -> None:
             _send(closing=True)
             client.close()
             return
-        if "describe" in command and isinstance(client, KafkaPythonClient):
-            _send(described=client.described())
         if "subscribe" in command:
             client.subscribe(on_change, **command["subscribe"])
         records = list(client.poll(POLL_SECONDS))
         if commit_each:
             _commit_each(client, records)
         elif records:
-            _send(
-                read=_spans(records),
-                generation=client.generation(),
-            )
+            _send(read=_spans(records), generation=client.generation())
         state = {"owned": sorted(client.owned()), "generation": client.generation()}
         if state != before:
             _send(**state)

@@ -6,7 +6,6 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 
@@ -71,12 +70,7 @@ class Proxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._closed = True
         self._server.close()
         self._forwards.set()

@@ -20,9 +20,9 @@ BROKERS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
 OTHERS = {"a": ("b", "c"), "b": ("c", "a"), "c": ("a", "b")}
 
 
-def replicas_led_from(racks: Iterable[str], seed: int = 7) -> list[list[int]]:
+def replicas_led_from(racks: Iterable[str]) -> list[list[int]]:
     """Return replica lists with one replica per rack; ``racks`` are the racks of the leaders."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     return [
         [rng.choice(BROKERS[rack]), *(rng.choice(BROKERS[other]) for other in OTHERS[rack])]
         for rack in racks

@@ -27,8 +27,8 @@ from tests.support.security import (
 
 JAAS = "org.apache.kafka.common.security"
 
-PASSWORD, KEY_PASSWORD = "canary-wonderland", "canary-cheshire"
-"""Secrets of clients: no output may contain them."""
+PASSWORD, KEY_PASSWORD = "canary wonderland", "canary cheshire"
+"""Secrets of clients, with blanks: no output may contain them."""
 
 
 @dataclass(frozen=True)
@@ -98,35 +98,20 @@ def authorizer_properties(*super_users: str) -> dict[str, str]:
     }
 
 
-def client_files(folder: Path, authority: Authority, key_password: str) -> dict[str, str]:
-    """Write the files of a client: ``ca``, ``certificate``, ``key``, and the latter as ``both``."""
-    client = authority.sign("client.example")
-    key = client.key_pem(key_password)
-    return {
-        "ca": write_file(folder, "ca.pem", authority.pem),
-        "certificate": write_file(folder, "client.crt", client.pem),
-        "key": write_file(folder, "client.key", key),
-        "both": write_file(folder, "client.pem", key + client.pem),
-    }
-
-
-def create_scram_user(
-    cluster: Cluster, user: str, password: str, mechanisms: Iterable[str]
-) -> None:
-    """Create a user with a password for each of the mechanisms."""
-    for mechanism in mechanisms:
-        # One at a time: a request may contain a user only once.
-        scram = ScramMechanism[mechanism.replace("-", "_")]
-        new = [UserScramCredentialUpsertion(user, scram, password)]
-        changed = with_admin(
-            cluster, partial(KafkaAdminClient.alter_user_scram_credentials, alterations=new)
-        )
-        assert changed == {user: None}
+def set_scram_password(cluster: Cluster, user: str, password: str, mechanism: str) -> None:
+    """Set the password of a user for a mechanism; create the user if it does not exist."""
+    scram = ScramMechanism[mechanism.replace("-", "_")]
+    new = [UserScramCredentialUpsertion(user, scram, password)]
+    change = partial(KafkaAdminClient.alter_user_scram_credentials, alterations=new)
+    assert with_admin(cluster, change) == {user: None}
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A cluster with these listeners, its authority and token endpoint, and a client's files."""
+    """A cluster with these listeners, its authority and token endpoint, and a client's ``files``.
+
+    ``ca``, ``certificate``, ``key``, and the latter two as ``both``.
+    """
 
     cluster: Cluster
     listeners: Mapping[str, Listener]
@@ -172,7 +157,7 @@ def run_secured(
     listeners: Mapping[str, Listener],
     folder: Path,
     *,
-    racks: Sequence[str] = ("a",),
+    racks: Sequence[str | None] = ("a",),
     cluster_type: type[LocalCluster] | type[DockerCluster] = LocalCluster,
     users: Iterable[str] = (),
     server_properties: Mapping[str, str] | None = None,
@@ -192,10 +177,17 @@ def run_secured(
         ) as cluster,
         run_token_server(authority.sign("localhost")) as token_server,
     ):
-        mechanisms = [name for each in listeners.values() for name in each.mechanisms]
-        scram = [name for name in mechanisms if name.startswith("SCRAM")]
-        create_scram_user(cluster, "alice", PASSWORD, scram)
-        files = client_files(folder, authority, KEY_PASSWORD)
+        for mechanism in [name for each in listeners.values() for name in each.mechanisms]:
+            if mechanism.startswith("SCRAM"):
+                set_scram_password(cluster, "alice", PASSWORD, mechanism)
+        client = authority.sign("client.example")
+        key = client.key_pem(KEY_PASSWORD)
+        files = {
+            "ca": write_file(folder, "ca.pem", authority.pem),
+            "certificate": write_file(folder, "client.crt", client.pem),
+            "key": write_file(folder, "client.key", key),
+            "both": write_file(folder, "client.pem", key + client.pem),
+        }
         yield Secured(cluster, listeners, authority, token_server, files)
 
 

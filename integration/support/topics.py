@@ -64,24 +64,14 @@ def create_topics(
     }
     dotted = {name.replace("_", "."): value for name, value in configs.items()}
 
-    def created() -> bool:
-        try:
-            with_admin(
-                cluster,
-                lambda admin: admin.create_topics(
-                    {
-                        name: {"assignments": rows, "configs": dotted}
-                        for name, rows in assignments.items()
-                    }
-                ),
-            )
-        except RetriableError:
-            return False
-        except TopicAlreadyExistsError:
-            pass  # By an earlier attempt whose response was lost.
-        return True
-
-    wait_until(created, TEST_TIMEOUT, f"{', '.join(list(topics)[:3])} are created")
+    _retry(
+        cluster,
+        lambda admin: admin.create_topics(
+            {name: {"assignments": rows, "configs": dotted} for name, rows in assignments.items()}
+        ),
+        f"{', '.join(list(topics)[:3])} are created",
+        done=TopicAlreadyExistsError,
+    )
     leaders = {
         TopicPartition(name, p): brokers[0]
         for name, rows in assignments.items()
@@ -96,17 +86,12 @@ def create_topics(
 
 def delete_topic(cluster: Cluster, name: str) -> None:
     """Delete a topic; repeat while a broker that has just died is not fenced yet."""
-
-    def deleted() -> bool:
-        try:
-            with_admin(cluster, lambda admin: admin.delete_topics([name]))
-        except UnknownTopicOrPartitionError:
-            pass  # By an earlier attempt whose response was lost.
-        except RetriableError:
-            return False
-        return True
-
-    wait_until(deleted, TEST_TIMEOUT, f"{name} is deleted")
+    _retry(
+        cluster,
+        lambda admin: admin.delete_topics([name]),
+        f"{name} is deleted",
+        done=UnknownTopicOrPartitionError,
+    )
 
 
 def committed(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
@@ -144,13 +129,23 @@ def coordinator_of(cluster: Cluster, group_id: str) -> int:
     return int(coordinator)
 
 
-def _retry(cluster: Cluster, request: Callable[[Any], Any], what: str) -> Any:
-    """Return the response; repeat the request while it fails with a retriable error."""
+def _retry(
+    cluster: Cluster,
+    request: Callable[[Any], Any],
+    what: str,
+    done: type[Exception] | tuple[()] = (),
+) -> Any:
+    """Return the response; repeat the request while it fails with a retriable error.
+
+    The error ``done`` tells that an earlier attempt succeeded whose response was lost.
+    """
     responses: list[Any] = []
 
     def succeeded() -> bool:
         try:
             responses.append(with_admin(cluster, request))
+        except done:
+            responses.append(None)
         except RetriableError:
             return False
         return True
@@ -220,14 +215,6 @@ SLOW = "60kB"
 """A throttle with which copying 3 MB takes longer than a test."""
 
 
-@contextmanager
-def moved_topic(cluster: Cluster, name: str) -> Iterator[str]:
-    """Yield the name; afterwards delete the topic, and check that no throttle is left."""
-    yield name
-    with_admin(cluster, lambda admin: admin.delete_topics([name], raise_errors=False))
-    assert throttle_settings(cluster) == {}
-
-
 def rows(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
     """Return the topic's replica lists, index = partition."""
     cluster.await_metadata()
@@ -237,10 +224,6 @@ def rows(cluster: Cluster, topic: str) -> list[tuple[int, ...]]:
 def no_reassignments(cluster: Cluster) -> bool:
     """Return whether no reassignment is in progress."""
     return bool(with_admin(cluster, lambda admin: admin.list_partition_reassignments()) == {})
-
-
-def in_three_racks(row: tuple[int, ...]) -> bool:
-    return len(row) == 3 and {broker // 2 for broker in row} == {0, 1, 2}
 
 
 def plan(cluster: Cluster, topic: str, path: Path, *arguments: object) -> dict[str, Any]:

@@ -9,7 +9,6 @@ listener.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -18,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +37,6 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, new_name
 from rackward.testing import Cluster
-from tests.support.traffic_frames import Bytes, Figures, counted, per_pair, unknown_bytes
 from tests.support.waiting import wait_until
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -48,29 +47,11 @@ SHORT_RUN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SHORT_RUN = ("--conf", f"spark.driver.extraJavaOptions={SHORT_RUN_JAVA}")
 
 
-def messages(rows: Rows, at_once: int) -> list[bytes]:
-    """Return messages in order of time, each with up to ``at_once`` snapshots of a table."""
-    times = sorted({row["taken_at"] for table in rows.values() for row in table})
-    encoded = []
-    for start in range(0, len(times), at_once):
-        wanted = set(times[start : start + at_once])
-        for table, given in rows.items():
-            selected = [row for row in given if row["taken_at"] in wanted]
-            message = {"table": table, "rows": selected}
-            encoded.append(json.dumps(message, default=lambda time: time.isoformat()).encode())
-    return encoded
-
-
 def table_rows(folder: Path, columns: list[str], until: datetime | None = None) -> list[str]:
     """Return the rows of a table, of hours before ``until``, as sorted text with all digits."""
     read = DeltaTable(folder).to_pyarrow_table(columns=columns).to_pylist()
     wanted = read if until is None else [row for row in read if row["hour"] < until]
     return sorted(repr(row) for row in wanted)
-
-
-def count_rows(folder: Path) -> int:
-    """Return the number of rows of a table."""
-    return int(DeltaTable(folder).count())
 
 
 RACKS = ("a", "b", "c")
@@ -108,27 +89,70 @@ class BoundSocket(KafkaNetSocket):  # type: ignore[misc]
         return bound
 
 
-@dataclass(frozen=True)
-class Observation:
-    """The collector's ``snapshots`` of a run, and the bytes that brokers ``counted``."""
+Pair = tuple[str, str]
+"""From a broker's rack to a client's."""
 
-    snapshots: Path
-    counted: Bytes
-    names: Mapping[str, str]
-    """Group id -> name of the group in the result."""
+
+@dataclass(frozen=True)
+class Figures:
+    """Results of a run: bytes ``counted`` by brokers, and ``per_group`` by the pipeline."""
+
+    counted: Counter[Pair]
+    per_group: Mapping[str, Counter[Pair]]
+    unknown: int
+    """Bytes with an unknown rack."""
     payload: int
+    """Bytes of the records that each group read."""
     seconds: float
+    snapshots: int
+
+    @property
+    def computed(self) -> Counter[Pair]:
+        """Return the bytes of all groups together, as computed by the pipeline."""
+        return sum(self.per_group.values(), Counter())
+
+    def differences(self) -> dict[Pair, float]:
+        """Return the relative error of each pair with at least 1 % of all bytes."""
+        threshold, computed = sum(self.counted.values()) / 100, self.computed
+        return {
+            pair: computed.get(pair, 0) / count - 1
+            for pair, count in sorted(self.counted.items())
+            if count >= threshold
+        }
+
+    @property
+    def difference(self) -> float:
+        """Return the relative error of all pairs together."""
+        return sum(self.computed.values()) / sum(self.counted.values()) - 1
+
+    def as_table(self) -> str:
+        """Return a table as text."""
+        lines = [
+            f"{self.seconds:.0f} s, {self.snapshots} snapshots, "
+            f"{self.payload / 1e6:.1f} MB of records read by each of two groups",
+            f"{'from':>6}{'to':>4}{'counted MB':>12}{'pipeline MB':>13}{'error':>9}",
+        ]
+        errors, all_groups = self.differences(), self.computed
+        for pair, count in sorted(self.counted.items()):
+            computed = all_groups.get(pair, 0)
+            share = f"{errors[pair]:+.2%}" if pair in errors else ""
+            lines.append(
+                f"{pair[0]:>6}{pair[1]:>4}{count / 1e6:>12.2f}{computed / 1e6:>13.2f}{share:>9}"
+            )
+        counted, computed = sum(self.counted.values()), sum(all_groups.values())
+        lines.append(
+            f"{'all':>10}{counted / 1e6:>12.2f}{computed / 1e6:>13.2f}{self.difference:>+9.2%}"
+        )
+        for group, pairs in self.per_group.items():
+            crossing = sum(count for (one, other), count in pairs.items() if one != other)
+            lines.append(f"{group}: {crossing / max(1, sum(pairs.values())):.1%} crosses racks")
+        return "\n".join(lines)
 
 
 def run(cluster: Cluster, seconds: float, snapshots: Path) -> Figures:
-    """Return the figures of a run; see `observe` and `compute_figures`."""
-    return compute_figures(observe(cluster, seconds, snapshots))
+    """Produce for ``seconds`` and collect into ``snapshots``, while brokers count; then compute.
 
-
-def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observation:
-    """Produce for ``seconds`` and collect into ``snapshots``, while brokers count.
-
-    Raise AssertionError if a step takes too long.
+    Raise AssertionError if a step fails or takes too long, TimeoutExpired after ``SPARK_SECONDS``.
     """
     topic = create_topic(cluster, new_name("traffic"), replicas_led_from(evenly(PARTITIONS)))
     partitions = {(topic, partition) for partition in range(PARTITIONS)}
@@ -171,30 +195,33 @@ def observe(cluster: Cluster, seconds: float, snapshots: Path) -> Observation:
         collector.send_signal(signal.SIGINT)
         _, log = collector.communicate(timeout=60)
         assert collector.returncode == 128 + signal.SIGINT, log
-    return Observation(
-        snapshots=snapshots,
-        counted=counted(cluster.racks, before, after),
-        names={builtin.id: "built-in range", ours.id: "ours"},
+    with tempfile.TemporaryDirectory() as folder:
+        hourly = computed_hours(snapshots, Path(folder) / "tables")
+    counted: Counter[Pair] = Counter()
+    for (rack, broker), count in after.items():
+        counted[str(cluster.racks[broker]), rack] += count - before[rack, broker]
+    per_group = _per_group(hourly)
+    return Figures(
+        counted=counted,
+        per_group={"built-in range": per_group[builtin.id], "ours": per_group[ours.id]},
+        unknown=per_group[UNKNOWN].total(),
         payload=sum(ends.values()) * RECORD_BYTES,
         seconds=took,
+        snapshots=len(_collected(snapshots)),
     )
 
 
-def compute_figures(observed: Observation) -> Figures:
-    """Run the pipeline on the snapshots; return its bytes and those that brokers counted.
+UNKNOWN = "racks unknown"
 
-    Raise AssertionError if it fails, TimeoutExpired after ``SPARK_SECONDS``.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        hourly = computed_hours(observed.snapshots, Path(folder) / "tables")
-    return Figures(
-        counted=observed.counted,
-        per_group=per_pair(hourly, observed.names),
-        unknown=unknown_bytes(hourly),
-        payload=observed.payload,
-        seconds=observed.seconds,
-        snapshots=len(_collected(observed.snapshots)),
-    )
+
+def _per_group(hourly: Iterable[Mapping[str, Any]]) -> dict[str, Counter[Pair]]:
+    """Return the bytes that each group read, those from or in an unknown rack apart."""
+    per_group: dict[str, Counter[Pair]] = defaultdict(Counter)
+    for row in hourly:
+        if row["kind"] == "consume":
+            pair = (row["from_rack"], row["to_rack"])
+            per_group[UNKNOWN if None in pair else row["group"]][pair] += row["bytes"]
+    return per_group
 
 
 def _collector(

@@ -9,32 +9,44 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import RetriableError
 from pyarrow import parquet
 
+from integration.support.aiokafka_clients import AIOKafka
+from integration.support.clients import KafkaPython, MakeClient, PartitionId, partitions_of
 from integration.support.collecting import (
-    PARTITIONS,
-    RECORDS,
-    IdleGroups,
-    Owned,
     Rows,
     collect,
+    has_new_protocol,
     layout,
+    librdkafka,
+    new_protocol,
     open_source,
     read_table,
-    run_idle_groups,
     source,
     with_stable_state,
 )
-from integration.support.topics import committed, with_admin
+from integration.support.groups import ConsumerGroup
+from integration.support.racks import evenly, replicas_led_from
+from integration.support.topics import committed, create_topic, fill, new_name, with_admin
 from placement_core import ClusterView, TopicPartition
 from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
-from rackward.collector import ClusterResult, Collector, HostRacks, ParquetSink
+from rackward.collector import (
+    ClusterResult,
+    Collector,
+    HostRacks,
+    ParquetSink,
+    Patterns,
+    Selection,
+)
 from rackward.collector.snapshot import collector_id
 from rackward.testing import Cluster
 from tests.support.waiting import TEST_TIMEOUT, wait_until
@@ -54,10 +66,98 @@ COMPLETE = (6, 12, 6, 11, 61)
 """The numbers in the log line of a complete snapshot."""
 
 
+PARTITIONS = 12
+RECORDS = 20
+"""Records of a kilobyte in each partition."""
+
+SESSION_MS = 20_000
+"""Long enough that no session expires on a busy machine. Not longer, since the others wait for the
+session of a member that disappeared while it joined."""
+
+Owned = dict[str, tuple[int, dict[str, frozenset[PartitionId]]]]
+"""Kind of group -> its generation, and the partitions of each member."""
+
+
+@dataclass(frozen=True)
+class IdleGroups:
+    """A topic, and groups of every kind that have read it to its end and keep polling."""
+
+    cluster: Cluster
+    topic: str
+    groups: dict[str, ConsumerGroup]
+    standalone: str
+    """Id of a group without members: its consumer used ``assign``, and committed."""
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of all groups."""
+        return sorted([self.standalone, *(group.id for group in self.groups.values())])
+
+    @property
+    def selection(self) -> Selection:
+        """Return a selection of these groups and this topic."""
+        return Selection(Patterns(self.ids), Patterns([self.topic]))
+
+    def owned(self) -> Owned:
+        """Return the generation and the members' partitions of each group, once all are settled."""
+        partitions = partitions_of(self.topic, PARTITIONS)
+        owned = {kind: group.settle(partitions, hold=0.0) for kind, group in self.groups.items()}
+        return {kind: (self.groups[kind].generation, each) for kind, each in owned.items()}
+
+
 @pytest.fixture(scope="module")
 def idle_groups(cluster: Cluster) -> Iterator[IdleGroups]:
-    with run_idle_groups(cluster) as running:
-        yield running
+    """Yield the groups when they have committed everything and brokers report them as stable."""
+    topic = create_topic(cluster, new_name("collected"), replicas_led_from(evenly(PARTITIONS)))
+    fill(cluster, topic, PARTITIONS, RECORDS, size=1000)
+    kinds: dict[str, MakeClient] = {
+        "builtin": KafkaPython(lambda _: [RangePartitionAssignor]),
+        "ours": KafkaPython(),
+        "librdkafka": librdkafka,
+        "aiokafka": AIOKafka(),
+    }
+    if has_new_protocol():
+        kinds["new"] = new_protocol
+    with ExitStack() as stack:
+        groups = {}
+        for kind, client in kinds.items():
+            group = ConsumerGroup(
+                cluster, topics=[topic], client=client, session_timeout_ms=SESSION_MS
+            )
+            groups[kind] = stack.enter_context(group)
+            group.start(f"{kind}-a", rack="a")
+            group.start(f"{kind}-b", rack="b")
+        standalone = KafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers.split(","), group_id=new_name("standalone")
+        )
+        stack.callback(standalone.close)
+        standalone.assign([KafkaTopicPartition(topic, 3)])
+        standalone.seek(KafkaTopicPartition(topic, 3), 7)
+        assert standalone.position(KafkaTopicPartition(topic, 3)) == 7
+        standalone.commit()
+        idle = IdleGroups(cluster, topic, groups, standalone.config["group_id"])
+        idle.owned()
+        for kind, group in groups.items():
+            wait_until(
+                lambda group=group: (  # type: ignore[misc]
+                    sum(committed(cluster, group.id).values()) == PARTITIONS * RECORDS
+                ),
+                TEST_TIMEOUT,
+                f"the group {kind} commits all records",
+            )
+        ids = {group.id for group in groups.values()}
+        # With the new protocol, members have their assignment before the broker has their
+        # acknowledgement.
+        wait_until(lambda: ids <= _stable(cluster), TEST_TIMEOUT, "all groups are stable")
+        yield idle
+
+
+def _stable(cluster: Cluster) -> set[str]:
+    try:
+        listed = with_admin(cluster, lambda admin: admin.list_groups())
+    except RetriableError:
+        return set()
+    return {each["group_id"] for each in listed if each["group_state"] == "Stable"}
 
 
 def test_a_snapshot_agrees_with_clients_and_brokers(

@@ -82,27 +82,22 @@ class Consumer:
         metadata = self.coordinator._lookup_assignor(protocol).metadata(frozenset(topics))
         return ConsumerProtocolMemberMetadata.decode(metadata.encode())
 
-    async def perform(
-        self, *members: tuple[Any, ...], protocol: str = STICKY, version: int = 5
-    ) -> dict[str, dict[str, list[int]]]:
+    async def perform(self, *members: tuple[Any, ...]) -> dict[str, dict[str, list[int]]]:
         """Return what it assigns as the leader of ``members``: (id, instance id, subscription)."""
         assigned = await self.coordinator._perform_assignment(
-            SimpleNamespace(API_VERSION=version, group_protocol=protocol, members=members)
+            SimpleNamespace(API_VERSION=5, group_protocol=STICKY, members=members)
         )
-        return {member: decoded(data) for member, data in assigned.items()}
+        return {
+            member: {
+                topic: list(partitions)
+                for topic, partitions in ConsumerProtocolMemberAssignment.decode(
+                    data if isinstance(data, bytes) else data.encode()
+                ).assignment
+            }
+            for member, data in assigned.items()
+        }
 
-    async def complete(
-        self, generation: int, assigned: Mapping[str, Sequence[int]], protocol: str = STICKY
-    ) -> None:
+    async def complete(self, generation: int, assigned: Mapping[str, Sequence[int]]) -> None:
         """End a join with this assignment."""
         data = ConsumerProtocolMemberAssignment(0, list(assigned.items()), b"").encode()
-        await self.coordinator._on_join_complete(generation, "m", protocol, data)
-
-
-def decoded(data: Any) -> dict[str, list[int]]:
-    """Return an assignment, given as bytes or as an object of aiokafka."""
-    encoded = data if isinstance(data, bytes) else data.encode()
-    return {
-        topic: list(partitions)
-        for topic, partitions in ConsumerProtocolMemberAssignment.decode(encoded).assignment
-    }
+        await self.coordinator._on_join_complete(generation, "m", STICKY, data)

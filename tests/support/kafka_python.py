@@ -20,6 +20,15 @@ UNKNOWN_TOPIC = 3
 LEADER_NOT_AVAILABLE = 5
 
 
+def message(kind: Any, **fields: Any) -> Any:
+    """Return a message with nested ones as mappings; the fields that are not given are empty."""
+    for name, value in fields.items():
+        if value and isinstance(value, list) and isinstance(value[0], dict):
+            nested = kind.fields[name].data_class
+            fields[name] = [message(nested, **each) for each in value]
+    return kind(**fields)
+
+
 def metadata_message(
     racks: Mapping[int, str | None],
     leaders: Mapping[str, Sequence[int] | Mapping[int, int]],
@@ -29,40 +38,31 @@ def metadata_message(
 
     A topic without partitions is reported as unknown. All brokers are at ``port`` of this machine.
     """
-    broker = MetadataResponse.MetadataResponseBroker
-    topic = MetadataResponse.MetadataResponseTopic
-    partition = topic.MetadataResponsePartition
-    return MetadataResponse(
+    topics = []
+    for name, partitions in leaders.items():
+        numbered = partitions if isinstance(partitions, Mapping) else dict(enumerate(partitions))
+        rows = [
+            {
+                "error_code": LEADER_NOT_AVAILABLE if leader == NO_LEADER else 0,
+                "partition_index": index,
+                "leader_id": leader,
+                "leader_epoch": 0,
+                "replica_nodes": [0, 1],
+                "isr_nodes": [0],
+            }
+            for index, leader in numbered.items()
+        ]
+        error = 0 if partitions else UNKNOWN_TOPIC
+        topics.append({"error_code": error, "name": name, "partitions": rows})
+    return message(
+        MetadataResponse,
         brokers=[
-            broker(node_id=node, host="127.0.0.1", port=port, rack=rack)
+            {"node_id": node, "host": "127.0.0.1", "port": port, "rack": rack}
             for node, rack in racks.items()
         ],
         cluster_id="c",
         controller_id=0,
-        topics=[
-            topic(
-                error_code=0 if partitions else UNKNOWN_TOPIC,
-                name=name,
-                is_internal=False,
-                partitions=[
-                    partition(
-                        error_code=LEADER_NOT_AVAILABLE if leader == NO_LEADER else 0,
-                        partition_index=index,
-                        leader_id=leader,
-                        leader_epoch=0,
-                        replica_nodes=[0, 1],
-                        isr_nodes=[0],
-                        offline_replicas=[],
-                    )
-                    for index, leader in (
-                        partitions.items()
-                        if isinstance(partitions, Mapping)
-                        else enumerate(partitions)
-                    )
-                ],
-            )
-            for name, partitions in leaders.items()
-        ],
+        topics=topics,
     )
 
 
@@ -93,15 +93,11 @@ def subscription_bytes(
     user_data: bytes | None = b"",
 ) -> bytes:
     """Return a member's subscription in that version, as kafka-python encodes it."""
-    owned_type = ConsumerProtocolSubscription.TopicPartition
     encoded: bytes = ConsumerProtocolSubscription(
         version=version,
         topics=list(topics),
         user_data=user_data,
-        owned_partitions=[
-            owned_type(topic=topic, partitions=list(partitions))
-            for topic, partitions in (owned or {}).items()
-        ],
+        owned_partitions=[(topic, list(partitions)) for topic, partitions in (owned or {}).items()],
         generation_id=generation,
         rack_id=rack,
     ).encode()
@@ -118,11 +114,9 @@ def assignment_bytes(assigned: Mapping[str, Sequence[int]]) -> bytes:
     return encoded
 
 
-def joined(member_id: str, metadata: bytes, instance_id: str | None = None) -> Any:
+def joined(member_id: str, metadata: bytes) -> Any:
     """Return a member as the JoinGroup response of the group's leader lists it."""
-    return JoinGroupResponse.JoinGroupResponseMember(
-        member_id=member_id, group_instance_id=instance_id, metadata=metadata
-    )
+    return JoinGroupResponse.JoinGroupResponseMember(member_id=member_id, metadata=metadata)
 
 
 RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
@@ -172,10 +166,9 @@ def complete(consumer: Any, generation: int, **assigned: list[int]) -> None:
     consumer._net.run(coordinator._on_join_complete_async, generation, "m", protocol, data)
 
 
-def perform(
-    consumer: Any, *members: Any, protocol: str = "leader-rack-aware-cooperative-sticky"
-) -> dict[str, Any]:
+def perform(consumer: Any, *members: Any) -> dict[str, Any]:
     """Return what the consumer assigns as the leader of these members."""
+    protocol = "leader-rack-aware-cooperative-sticky"
     assigned = consumer._coordinator._perform_assignment("m0", protocol, list(members))
     return {
         member: {

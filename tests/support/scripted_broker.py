@@ -16,10 +16,34 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol import consumer, metadata
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+)
 from kafka.record import MemoryRecordsBuilder
 
-from tests.support.kafka_python import joined, metadata_message
+from tests.support.kafka_python import joined, message, metadata_message
 from tests.support.waiting import TEST_TIMEOUT
 
 MEMBER_ID = "m-1"
@@ -28,26 +52,22 @@ MEMBER_ID = "m-1"
 Answer = Callable[[Any], Any]
 """Returns the response to a request, or None for the default one."""
 
-_VERSIONS = {
-    "ApiVersions": 3,
-    "Fetch": 11,
-    "FindCoordinator": 3,
-    "Heartbeat": 4,
-    "JoinGroup": 7,
-    "LeaveGroup": 4,
-    "ListOffsets": 5,
-    "Metadata": 9,
-    "OffsetCommit": 8,
-    "OffsetFetch": 7,
-    "SyncGroup": 5,
+_VERSIONS: dict[Any, int] = {
+    ApiVersionsRequest: 3,
+    FetchRequest: 11,
+    FindCoordinatorRequest: 3,
+    HeartbeatRequest: 4,
+    JoinGroupRequest: 7,
+    LeaveGroupRequest: 4,
+    ListOffsetsRequest: 5,
+    MetadataRequest: 9,
+    OffsetCommitRequest: 8,
+    OffsetFetchRequest: 7,
+    SyncGroupRequest: 5,
 }
 """The requests, with the highest version of each: those of Kafka 2.6, which names topics."""
 
-_REQUESTS: dict[str, Any] = {
-    name: getattr(consumer, f"{name}Request", None) or getattr(metadata, f"{name}Request")
-    for name in _VERSIONS
-}
-_NAMES = {request.API_KEY: name for name, request in _REQUESTS.items()}
+_REQUESTS = {request.API_KEY: request for request in _VERSIONS}
 
 
 @dataclass(frozen=True)
@@ -174,8 +194,8 @@ class ScriptedBroker:
             while not self._stopping.is_set():
                 frame = _read(stream, struct.unpack(">i", _read(stream, 4))[0])
                 key, version = struct.unpack(">hh", frame[:4])
-                name = _NAMES[key]
-                request = _REQUESTS[name].decode(frame, version=version, header=True)
+                request = _REQUESTS[key].decode(frame, version=version, header=True)
+                name = _REQUESTS[key].__name__.removesuffix("Request")
                 self.received.append(Received(name, number, time.monotonic(), request))
                 answer = self.answers.get(name)
                 response = answer(request) if answer else None
@@ -188,13 +208,11 @@ class ScriptedBroker:
     # ---- the answers of a real broker
 
     def _answer_ApiVersions(self, _: Any) -> Any:
-        entry = metadata.ApiVersionsResponse.ApiVersion
-        return metadata.ApiVersionsResponse(
-            error_code=0,
-            throttle_time_ms=0,
+        return message(
+            ApiVersionsResponse,
             api_keys=[
-                entry(api_key=key, min_version=0, max_version=_VERSIONS[name])
-                for key, name in _NAMES.items()
+                {"api_key": request.API_KEY, "min_version": 0, "max_version": version}
+                for request, version in _VERSIONS.items()
             ],
         )
 
@@ -211,10 +229,7 @@ class ScriptedBroker:
         return response
 
     def _answer_FindCoordinator(self, _: Any) -> Any:
-        node = min(self.racks)
-        return metadata.FindCoordinatorResponse(
-            error_code=0, error_message="", node_id=node, host="127.0.0.1", port=self.port
-        )
+        return FindCoordinatorResponse(node_id=min(self.racks), host="127.0.0.1", port=self.port)
 
     def _answer_JoinGroup(self, request: Any) -> Any:
         if not request.member_id:
@@ -232,19 +247,17 @@ class ScriptedBroker:
 
     def _answer_SyncGroup(self, request: Any) -> Any:
         own = [given.assignment for given in request.assignments if given.member_id == MEMBER_ID]
-        return consumer.SyncGroupResponse(
-            throttle_time_ms=0,
-            error_code=0,
+        return SyncGroupResponse(
             protocol_type="consumer",
             protocol_name=request.protocol_name,
             assignment=own[0] if own else self.assignment,
         )
 
     def _answer_Heartbeat(self, _: Any) -> Any:
-        return consumer.HeartbeatResponse(throttle_time_ms=0, error_code=self.heartbeat_error)
+        return HeartbeatResponse(error_code=self.heartbeat_error)
 
     def _answer_LeaveGroup(self, _: Any) -> Any:
-        return consumer.LeaveGroupResponse(throttle_time_ms=0, error_code=0, members=[])
+        return LeaveGroupResponse()
 
     def _answer_OffsetCommit(self, request: Any) -> Any:
         self.committed |= {
@@ -255,66 +268,42 @@ class ScriptedBroker:
         return commit_response(request, 0)
 
     def _answer_OffsetFetch(self, request: Any) -> Any:
-        topic_type = consumer.OffsetFetchResponse.OffsetFetchResponseTopic
-        return consumer.OffsetFetchResponse(
-            throttle_time_ms=0,
-            error_code=0,
+        return message(
+            OffsetFetchResponse,
             topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=self.committed.get((topic.name, index), -1),
-                            committed_leader_epoch=-1,
-                            metadata="",
-                            error_code=0,
-                        )
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "committed_offset": self.committed.get((topic.name, index), -1),
+                        }
                         for index in topic.partition_indexes
                     ],
-                )
+                }
                 for topic in request.topics
             ],
         )
 
     def _answer_ListOffsets(self, request: Any) -> Any:
-        topic_type = consumer.ListOffsetsResponse.ListOffsetsTopicResponse
-        return consumer.ListOffsetsResponse(
-            throttle_time_ms=0,
-            topics=[
-                topic_type(
-                    name=topic.name,
-                    partitions=[
-                        topic_type.ListOffsetsPartitionResponse(
-                            partition_index=partition.partition_index,
-                            error_code=0,
-                            timestamp=-1,
-                            offset=0,
-                            leader_epoch=0,
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
+        first = {"offset": 0, "leader_epoch": 0}
+        return _for_each_partition(ListOffsetsResponse, request, first)
 
     def _answer_Fetch(self, request: Any) -> Any:
-        partitions: dict[str, list[Any]] = {}
+        topics = []
         for topic in request.topics:
+            partitions = []
             for partition in topic.partitions:
                 count = self.records.get((topic.topic, partition.partition), 0)
                 if offsets := range(partition.fetch_offset, count):
-                    data = _partition_data(
-                        partition.partition,
-                        high_watermark=count,
-                        last_stable_offset=count,
-                        records=_records(offsets),
-                    )
-                    partitions.setdefault(topic.topic, []).append(data)
-        if not partitions:
+                    data = {"high_watermark": count, "records": _records(offsets)}
+                    partitions.append(_fetched(partition.partition, data))
+            if partitions:
+                topics.append({"topic": topic.topic, "partitions": partitions})
+        if not topics:
             self._stopping.wait(self.fetch_delay)
-        return _fetch_response(partitions)
+        # Without a session each request has all partitions.
+        return message(FetchResponse, responses=topics)
 
 
 @contextmanager
@@ -331,63 +320,45 @@ def scripted_broker(
 
 def fetch_response(topic: str, partition: int, **fields: Any) -> Any:
     """Return the response to a fetch of one partition, without records."""
-    return _fetch_response({topic: [_partition_data(partition, **fields)]})
+    partitions = [_fetched(partition, fields)]
+    return message(FetchResponse, responses=[{"topic": topic, "partitions": partitions}])
 
 
-def _fetch_response(partitions: Mapping[str, Sequence[Any]]) -> Any:
-    topic_type = consumer.FetchResponse.FetchableTopicResponse
-    return consumer.FetchResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        session_id=0,  # Without a session each request has all partitions.
-        responses=[topic_type(topic=topic, partitions=data) for topic, data in partitions.items()],
-    )
-
-
-def _partition_data(index: int, **fields: Any) -> Any:
-    empty: dict[str, Any] = {
-        "error_code": 0,
-        "high_watermark": 0,
-        "last_stable_offset": 0,
+def _fetched(partition: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a fetch response that is about a partition."""
+    end = fields.get("high_watermark", 0)
+    return {
+        "partition_index": partition,
+        "last_stable_offset": end,
         "log_start_offset": 0,
         "aborted_transactions": None,
-        "preferred_read_replica": -1,
-        "records": b"",
+        **fields,
     }
-    data_type = consumer.FetchResponse.FetchableTopicResponse.PartitionData
-    return data_type(partition_index=index, **{**empty, **fields})
 
 
 def join_response(**fields: Any) -> Any:
     """Return the response to a JoinGroup of the client; the fields that are not given are empty."""
-    empty: dict[str, Any] = {
-        "throttle_time_ms": 0,
-        "error_code": 0,
-        "generation_id": -1,
-        "protocol_type": "consumer",
-        "protocol_name": "",
-        "leader": "",
-        "member_id": MEMBER_ID,
-        "members": [],
-    }
-    return consumer.JoinGroupResponse(**{**empty, **fields})
+    return message(
+        JoinGroupResponse, **{"protocol_type": "consumer", "member_id": MEMBER_ID, **fields}
+    )
 
 
 def commit_response(request: Any, error_code: int) -> Any:
     """Return the response to a commit with that error code for each partition."""
-    topic_type = consumer.OffsetCommitResponse.OffsetCommitResponseTopic
-    return consumer.OffsetCommitResponse(
-        throttle_time_ms=0,
+    return _for_each_partition(OffsetCommitResponse, request, {"error_code": error_code})
+
+
+def _for_each_partition(kind: Any, request: Any, fields: Mapping[str, Any]) -> Any:
+    """Return the response with these fields for each partition of the request."""
+    return message(
+        kind,
         topics=[
-            topic_type(
-                name=topic.name,
-                partitions=[
-                    topic_type.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error_code
-                    )
-                    for partition in topic.partitions
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, **fields} for each in topic.partitions
                 ],
-            )
+            }
             for topic in request.topics
         ],
     )

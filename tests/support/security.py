@@ -127,10 +127,10 @@ CLIENT_ID = "billing"
 SECRET = "canary-hunter2"
 
 
-def unsecured_token(lifetime: float, subject: str = "alice", **claims: object) -> str:
+def unsecured_token(lifetime: float) -> str:
     """Return an unsecured JWS (``alg`` is none), which Kafka's default validator accepts."""
     now = time.time()
-    payload = {"sub": subject, "iat": now, "exp": now + lifetime, **claims}
+    payload = {"sub": "alice", "iat": now, "exp": now + lifetime}
     return f"{_encoded({'alg': 'none'})}.{_encoded(payload)}."
 
 
