@@ -21,6 +21,7 @@ from benchmarks.harness import in_new_process, tree_cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.options import Interval
+from rack_traffic.output_tables import PRODUCERS, REPLICATION
 from rack_traffic.session import SparkOptions, spark_session
 
 MASTER, MEMORY = "local[2]", "4g"
@@ -61,7 +62,8 @@ def measure(what_if: bool, folder: Path) -> dict[str, float]:
     job = BatchOptions(str(folder / "snapshots"), str(folder / "out"))
     cpu_before, start = tree_cpu_seconds(), time.perf_counter()
     if what_if:
-        result = {"groups": run_what_if(spark, job, Interval.ALL).count()}
+        ranked = run_what_if(spark, job, Interval.ALL)
+        result = {"groups": ranked.filter(~ranked.group.isin(PRODUCERS, REPLICATION)).count()}
     else:
         summary = run_traffic(spark, job, lambda: datetime.now(UTC))
         result = {"bytes": summary["traffic"]["kinds"]["consume"]["bytes"]}
