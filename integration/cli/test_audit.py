@@ -39,7 +39,7 @@ RECORDS, RECORD_BYTES = 20, 1000
 PRICE, SECONDS_PER_MONTH = 0.02, 730 * 3600
 
 
-def ours(rack: str | None) -> list[Any]:
+def rack_aware(rack: str | None) -> list[Any]:
     return [LeaderRackAwareCooperativeStickyAssignor(rack=rack, refresh=None)]
 
 
@@ -61,8 +61,8 @@ KINDS = {
         *("rdkafka", "classic", "cooperative-sticky", "librdkafka", "client"),
     ),
     "new": Kind(new_protocol, "rdkafka", "consumer", "uniform", "librdkafka", "brokers"),
-    "ours": Kind(
-        KafkaPython(ours),
+    "rackward": Kind(
+        KafkaPython(rack_aware),
         *("kafka-python-3", "classic", "leader-rack-aware-cooperative-sticky"),
         *("kafka-python", "rackward's assignor"),
     ),
@@ -152,7 +152,7 @@ def test_figures_of_groups_side_by_side(side_by_side: Groups) -> None:
         assert crossing == pytest.approx(per_partition * counted[kind], rel=0.01)
         cost = crossing / 1e9 * PRICE * SECONDS_PER_MONTH
         assert row["now"]["cost_per_month"] == pytest.approx(cost, abs=1e-4)
-    assert counted["ours"] == OFF_RACK_AT_BEST
+    assert counted["rackward"] == OFF_RACK_AT_BEST
     assert document["totals"]["now"]["off_rack"] == sum(counted.values())
     costs = [
         (-row["now"]["cost_per_month"], -row["now"]["crossing_bytes_per_second"], row["group"])
@@ -176,7 +176,7 @@ def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -
                 assert command == ["rackward", "lead", name, "--take-over", "remove"]
             else:
                 assert command[:5] == ["rackward", "leaders", "plan", "--group", name]
-                if kind in ("new", "ours"):
+                if kind in ("new", "rackward"):
                     plan = rackward(side_by_side.cluster, *command[1:5], "--json").json
                     (locality,) = plan["localities"]
                     assert locality["after"] == PARTITIONS - row["layout"]["off_rack"]
@@ -203,19 +203,26 @@ def test_groups_are_listed_by_what_they_read_across_racks(side_by_side: Groups) 
 def test_patterns_explain_several_groups(side_by_side: Groups) -> None:
     names = side_by_side.ids
     together = rackward(
-        side_by_side.cluster, "groups", "explain", f"*{names['java'][6:]}*", names["ours"], "--json"
+        side_by_side.cluster,
+        "groups",
+        "explain",
+        f"*{names['java'][6:]}*",
+        names["rackward"],
+        "--json",
     ).json
-    assert {each["group"] for each in together["groups"]} == {names["java"], names["ours"]}
+    assert {each["group"] for each in together["groups"]} == {names["java"], names["rackward"]}
     off = [each["off_rack"] for each in together["groups"]]
     assert off == sorted(off, reverse=True)
-    shown = rackward(side_by_side.cluster, "groups", "explain", names["ours"], names["java"]).out
+    shown = rackward(
+        side_by_side.cluster, "groups", "explain", names["rackward"], names["java"]
+    ).out
     assert shown.count("Locality now") == 2
     refused = rackward(side_by_side.cluster, "groups", "explain", "no-such-*", status=2)
     assert "no group matches it" in one_line(refused)
 
 
 def test_ctrl_c_ends_the_measurement_with_what_there_is(side_by_side: Groups) -> None:
-    name = side_by_side.ids["ours"]
+    name = side_by_side.ids["rackward"]
     with running(side_by_side.cluster, "audit", name, "--measure", "3600", "--json") as command:
         assert command.process.stderr is not None
         measuring = next(line for line in command.process.stderr if "Measuring" in line)
@@ -244,7 +251,7 @@ def test_measured_rates_are_those_produced(
     written = {(topic, partition): count for partition, count in counts.items() if count}
     fill(cluster, topic, 3, 10, size=1000)
     before = {(topic, partition): 10 for partition in counts}
-    group = ConsumerGroup(cluster, topics=[topic], client=KafkaPython(ours))
+    group = ConsumerGroup(cluster, topics=[topic], client=KafkaPython(rack_aware))
     with group:
         group.start("m1", "a", enable_auto_commit=commits)
         group.settle(set(before))

@@ -39,7 +39,7 @@ def blocks() -> Iterator[Block]:
         yield Block(*parts[index : index + 3])
 
 
-class Terminal:
+class Shell:
     """Runs the commands of the page in a folder."""
 
     def __init__(self, folder: Path, processes: ExitStack) -> None:
@@ -54,14 +54,14 @@ class Terminal:
             "PYTHONPATH": str(ROOT),
         }
 
-    def start(self, command: str) -> subprocess.Popen[str]:
+    def start(self, command: str, stdout: int | None = None) -> subprocess.Popen[str]:
         """Start a command in the background; it is killed at the end if it still runs."""
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
             cwd=self._folder,
             env=self.environment,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if "cluster" in command else None,
+            stdout=stdout,
             text=True,
         )
         self._processes.callback(end, process)
@@ -100,18 +100,18 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def running_cluster(terminal: Terminal) -> Iterator[None]:
+def running_cluster(shell: Shell) -> Iterator[None]:
     """Run cluster.py, with what it says to export."""
-    process = terminal.start("python cluster.py")
+    process = shell.start("python cluster.py", subprocess.PIPE)
     assert process.stdout is not None
     printed = ""
     for line in process.stdout:
         printed += line
         if line.startswith("export "):
             name, _, value = line.removeprefix("export ").strip().partition("=")
-            terminal.environment[name] = value
+            shell.environment[name] = value
             break
-    assert "RACKWARD_BOOTSTRAP_SERVER" in terminal.environment, printed
+    assert "RACKWARD_BOOTSTRAP_SERVER" in shell.environment, printed
     yield
     process.communicate("\n", timeout=TEST_TIMEOUT)
     assert process.returncode == 0
@@ -123,7 +123,7 @@ def test_the_quickstart_prints_what_its_page_shows(
     monkeypatch.delenv("RACKWARD_BOOTSTRAP_SERVER", raising=False)
     page = list(blocks())
     with ExitStack() as processes:
-        terminal = Terminal(tmp_path, processes)
+        shell = Shell(tmp_path, processes)
         consumer = tmp_path / "consumer.py"
         command = ""
         compared = 0
@@ -131,25 +131,25 @@ def test_the_quickstart_prints_what_its_page_shows(
             if language == "python" and (saved := re.search(r"Save this as `(\S+)`", before)):
                 (tmp_path / saved[1]).write_text(text)
                 if saved[1] == "cluster.py":
-                    processes.enter_context(running_cluster(terminal))
+                    processes.enter_context(running_cluster(shell))
             elif language == "python":
                 change(consumer, text)
             elif language == "sh" and "venv/bin/activate" not in text:
                 for command in text.splitlines():
-                    terminal.run(command)
+                    shell.run(command)
             elif language == "text":
                 compared += 1
-                check_output(terminal, command, text)
+                check_output(shell, command, text)
         assert compared == 4
 
 
-def check_output(terminal: Terminal, command: str, expected: str) -> None:
+def check_output(shell: Shell, command: str, expected: str) -> None:
     """Wait until the command prints the lines."""
     printed = ""
 
     def has_printed() -> bool:
         nonlocal printed
-        printed = terminal.run(command)
+        printed = shell.run(command)
         return expected in printed
 
     try:

@@ -308,7 +308,7 @@ def test_rolling_change_from_and_to_assignors_of_the_library(
 ) -> None:
     theirs = make(lambda _: [library_assignor])
     both = make(lambda rack: [our_assignor(rack=rack), library_assignor])
-    ours = make(lambda rack: [our_assignor(rack=rack)])
+    rack_aware = make(lambda rack: [our_assignor(rack=rack)])
     topic = create_topic(cluster, new_name("rolling"), replicas_led_from(evenly(12)))
     all_partitions = partitions_of(topic, 12)
     with (
@@ -319,7 +319,7 @@ def test_rolling_change_from_and_to_assignors_of_the_library(
             group.start(name, rack, client=theirs)
         group.settle(all_partitions)
         roll(group, both, all_partitions)
-        owned = roll(group, ours, all_partitions)
+        owned = roll(group, rack_aware, all_partitions)
         assert loads(owned) == [4] * 3
         assert off_rack(cluster, owned, THREE) == 0
         if make is KafkaPython:

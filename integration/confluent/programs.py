@@ -11,7 +11,7 @@ from tests.support.waiting import TEST_TIMEOUT
 
 
 class Program:
-    """Runs ``module`` with ``arguments`` in a process; ``lines`` has what it has printed."""
+    """Runs ``module`` with ``arguments`` in a process; ``lines`` are what it printed."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self.lines: list[str] = []

@@ -127,8 +127,8 @@ def test_another_assignor_and_better_members_are_named() -> None:
     assert len(finding["better"]) == finding["count"] == 6
     names = {each.id: each.rack for each in LOPSIDED.members}
     assert all(names[each["member"]] == "abc"[each["partition"] % 3] for each in finding["better"])
-    ours = one_line(explain(LOPSIDED, view))
-    assert "Rebalance the group (rackward groups rebalance billing): 0 off-rack at best" in ours
+    shown = one_line(explain(LOPSIDED, view))
+    assert "Rebalance the group (rackward groups rebalance billing): 0 off-rack at best" in shown
 
 
 def kinds(explained: ExplainedGroup) -> dict[str, list[tuple[str, int | None]]]:

@@ -42,8 +42,8 @@ other_entries = st.builds(lambda p, b: f"{p}:{b}", st.integers(0, 300), st.integ
 
 
 @given(st.integers(1, 2**62), rates, rates)
-def test_marker_key_round_trip(ours: int, leader: int | None, follower: int | None) -> None:
-    marker = ThrottleMarker(ours, Rates(leader, follower))
+def test_marker_key_round_trip(rate: int, leader: int | None, follower: int | None) -> None:
+    marker = ThrottleMarker(rate, Rates(leader, follower))
     assert ThrottleMarker.parse(marker.key) == marker
 
 
@@ -121,11 +121,11 @@ def test_lists_longer_than_kafka_accepts_are_refused() -> None:
     st.sets(st.integers(0, 300), max_size=3),
 )
 def test_entries_of_other_tools_are_not_changed(
-    others: list[str], ours: set[int], preserved: set[int]
+    others: list[str], reassigned: set[int], preserved: set[int]
 ) -> None:
     before = {LEADER_REPLICAS: ",".join(others)} if others else {}
     values = dict(before)
-    moves = [Move(TopicPartition("t", n), (0,), (0, 1)) for n in sorted(ours)]
+    moves = [Move(TopicPartition("t", n), (0,), (0, 1)) for n in sorted(reassigned)]
     for changes in add_changes(moves, {"t": values}).values():
         apply_changes(values, changes)
     assert marked_partitions({"t": values}) == {move.partition for move in moves}
