@@ -75,6 +75,14 @@ def test_every_block_names_its_language() -> None:
         assert any(each.language == language for each in BLOCKS), language
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_table_has_a_header(page: Path) -> None:
+    """An empty line within a table would end it, and show its other rows as text."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for table in re.findall(r"^(?:\|.*\n)+", text, re.MULTILINE):
+        assert re.match(r"\|.*\n\|[-| :]+\|\n\|", table), table
+
+
 # ---- Python: every block compiles, and what it imports exists.
 
 

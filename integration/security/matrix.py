@@ -233,7 +233,13 @@ def shown_name(part: str) -> str:
 
 def table() -> str:
     """Return the table of the documentation."""
-    lines = ["| part | rights |", "|---|---|"]
+    columns = (GROUP, TOPIC, CLUSTER)
+    lines = ["| part | group | topic | cluster | other |", "|---|---|---|---|---|"]
     for name, part in PARTS.items():
-        lines.append(f"| {shown_name(name)} | {', '.join(map(str, part.rights))} |")
+        cells = [
+            ", ".join(right.operation for right in part.rights if right.on == column)
+            for column in columns
+        ]
+        others = ", ".join(str(right) for right in part.rights if right.on not in columns)
+        lines.append(f"| {' | '.join([shown_name(name), *cells, others])} |")
     return "\n".join(lines)
