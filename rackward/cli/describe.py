@@ -364,8 +364,7 @@ def show_description(
         console.print()
     topics = description.topics[:limit] if limit else description.topics
     if topics:
-        # In a pipe, a topic is one line.
-        console.print(_topic_table(description, topics, "\n" if console.is_terminal else ", "))
+        console.print(_topic_table(description, topics))
         console.print()
     if hidden := len(description.topics) - len(topics):
         console.print(f"... and {hidden:,} more topics: --limit 0 lists all, --match selects\n")
@@ -429,12 +428,10 @@ def _broker_table(description: TopicsDescription) -> Table:
     return rows
 
 
-def _topic_table(
-    description: TopicsDescription, topics: Sequence[DescribedTopic], separator: str
-) -> Table:
+def _topic_table(description: TopicsDescription, topics: Sequence[DescribedTopic]) -> Table:
     racks = [each.rack for each in description.racks if each.rack is not None]
     by_rack = racks and len(racks) <= _MAX_RACKS and sum(map(len, racks)) <= _MAX_RACKS_LENGTH
-    headings = ["parti-\ntions", "repli-\ncas", "min in\nsync"]
+    headings = ["partitions", "replicas", "min in\nsync"]
     if by_rack:
         headings.append("leaders in\n" + " / ".join(racks))
     rows = table("topic", *map(number, headings), "notes")
@@ -452,11 +449,11 @@ def _topic_table(
                 for each in topic.partitions
             )
             cells.append(" / ".join(str(leaders[rack]) for rack in racks))
-        rows.add_row(topic.name, *cells, _notes_text(topic, separator))
+        rows.add_row(topic.name, *cells, _notes_text(topic))
     return rows
 
 
-def _notes_text(topic: DescribedTopic, separator: str) -> Text:
+def _notes_text(topic: DescribedTopic) -> Text:
     notes = Counter(note for partition in topic.partitions for note in partition.notes)
     count = len(topic.partitions)
     parts = [
@@ -465,14 +462,14 @@ def _notes_text(topic: DescribedTopic, separator: str) -> Text:
         if notes[note]
     ]
     unhealthy = any(note in UNHEALTHY for note in notes)
-    return Text(separator.join(parts) or "healthy", style="red" if unhealthy else "")
+    return Text("\n".join(parts) or "healthy", style="red" if unhealthy else "")
 
 
 def _partition_table(description: TopicsDescription, topics: Sequence[DescribedTopic]) -> Table:
     shown = [topic for topic in topics if topic.partitions]
     several = len(shown) > 1
     racks = {broker.id: broker.rack for broker in description.brokers}
-    headings = (number("parti-\ntion"), number("leader"), "replicas", "not in\nsync", "notes")
+    headings = (number("partition"), number("leader"), "replicas", "not in\nsync", "notes")
     rows = table(*(["topic"] if several else []), *headings)
     for topic in shown:
         for index, each in enumerate(topic.partitions):

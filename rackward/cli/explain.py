@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from assignors.explain import RemedyKind, partition_ranges
@@ -221,7 +221,8 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     if not group.findings:
         console.print("Every partition is read in its member's rack.")
         return
-    console.print(_finding_table(group, wide=console.soft_wrap))
+    console.print("Partitions that are not read locally, and remedies", style="bold")
+    console.print(_findings(group))
     for line in _recommended_commands(group, mapping):
         # Without wrapping, so that commands can be copied.
         console.print(line, soft_wrap=True)
@@ -235,24 +236,20 @@ def _locality(off_rack: int, unknown: int, partitions: int) -> str:
     return f"{100 * share:5.1f} %"
 
 
-def _finding_table(group: GroupExplanation, *, wide: bool) -> Table:
-    """Return the table of findings; ``wide``: as wide as its text, else as the terminal."""
-    rows = table(
-        number("parti-\ntions"),
-        Column("why they are not read locally", ratio=1, overflow="fold"),
-        Column("remedies", ratio=1),
-        expand=not wide,
-    )
-    for index, finding in enumerate(group.findings):
-        if index:
-            rows.add_row()
-        reason = Text(_sentence(finding.why))
+def _findings(group: GroupExplanation) -> Table:
+    """Return each reason with its partitions and remedies, beside the number of partitions."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in group.findings:
+        lines = Text(_sentence(finding.why))
         # The index of docs/audit.md.
-        reason.append(f" ({finding.reason.value})", style="dim")
-        reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
-        remedies = "\nOr: ".join(_sentence(remedy.text) for remedy in finding.remedies)
-        rows.add_row(text(finding.count), reason, remedies)
-    return rows
+        lines.append(f" ({finding.reason.value})", style="dim")
+        lines.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
+        for index, remedy in enumerate(finding.remedies):
+            lines.append(f"\n{'Or: ' if index else ''}{_sentence(remedy.text)}")
+        grid.add_row(text(finding.count), lines)
+    return grid
 
 
 def _partition_lines(finding: FindingRow) -> list[str]:

@@ -13,7 +13,7 @@ from placement_core import InvalidOptionError
 from rack_traffic.advice import assigned_by_rackward
 from rackward.cli import explain as groups_explain
 from rackward.cli import options
-from rackward.cli.audit import read_report, show_groups
+from rackward.cli.audit import GroupOrder, read_report, show_groups
 from rackward.cli.commands import command_group
 from rackward.cli.options import ClusterOptions, PriceOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, stdout, table_console
@@ -50,17 +50,18 @@ Exit status: 0 success; 2 error (reason on stderr).
 def list_groups(
     groups: options.GroupNames = None,
     *,
+    order: GroupOrder,
     prices: PriceOptions,
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
     cluster: ClusterOptions,
 ) -> None:
     """List consumer groups, sorted by what they read across racks."""
-    report = read_report(cluster, prices, groups, mapping, best=False)
+    report = order.sorted(read_report(cluster, prices, groups, mapping, best=False))
     if as_json:
-        print_json("groups list", report)
+        print_json("groups list", order.json(report))
     else:
-        show_groups(report, stdout())
+        show_groups(report, stdout(), order.top)
 
 
 app.command("explain", epilog=groups_explain.EPILOG, results=groups_explain.RESULTS)(

@@ -117,6 +117,10 @@ def read_config_file(path: Path) -> dict[str, str]:
 # ---- Output, and changes of a cluster.
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
+Top = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="List only the first N, also as JSON."),
+]
 AllPartitions = Annotated[
     bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
 ]
