@@ -499,8 +499,7 @@ def layout_step(
     names = sorted([group, *sharing])
     if len(names) > MAX_GROUPS_IN_COMMAND:
         names = [group]
-    arguments = [argument for name in names for argument in ("--group", name)]
-    plan = command("leaders", "plan", *arguments, mapping=mapping)
+    plan = command("leaders", "plan", *names, mapping=mapping)
     leaders = "partition leaders" if moves is None else f"{moves:,} partition leaders"
     if moves == 1:
         leaders = "1 partition leader"

@@ -231,8 +231,6 @@ def _collector(
     snapshots: Path,
     stack: ExitStack,
 ) -> subprocess.Popen[str]:
-    racks = snapshots.parent / "racks.toml"
-    racks.write_text("".join(f'"{net}" = "{rack}"\n' for rack, net in SUBNETS.items()))
     collector = collect(
         "--cluster",
         f"here={cluster.bootstrap_servers}",
@@ -244,8 +242,8 @@ def _collector(
         ",".join(group.id for group in groups),
         "--topics",
         topic,
-        "--rack-map",
-        str(racks),
+        "--mapping",
+        ",".join(f"{net}={rack}" for rack, net in SUBNETS.items()),
     )
     stack.callback(collector.communicate)
     stack.callback(collector.kill)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Annotated
-
 import msgspec
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -34,8 +30,8 @@ from rackward.groups.explain import (
     explain_live_group,
 )
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import find_groups, list_matching_groups
-from rackward.kafka import AdminConnection, read_state
+from rackward.groups.readers import find_groups, match_groups
+from rackward.kafka import read_state
 from rackward.kafka.groups import SHARE, STREAMS
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.units import format_count
@@ -84,10 +80,7 @@ RESULTS = (GroupExplanation, Explanations)
 
 
 def explain(
-    groups: Annotated[
-        list[str],
-        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
-    ],
+    groups: options.Groups,
     *,
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
@@ -103,7 +96,7 @@ def explain(
     progress = step_reporter(stderr())
     with cluster.connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        names, optional = _match(admin, brokers, groups)
+        names, optional = match_groups(admin, brokers, groups)
         found = find_groups(admin, brokers, names)
         reader = TolerantReader(admin)
         selectors = reader.replica_selectors(sorted(brokers))
@@ -132,26 +125,6 @@ def explain(
         stderr().print(f"Not explained: {each.reason}", style="yellow")
     for fault in reader.faults:
         stderr().print(f"Assumed that consumers read from leaders: {fault}", style="yellow")
-
-
-def _match(
-    admin: AdminConnection, brokers: Collection[int], groups: Sequence[str]
-) -> tuple[list[str], frozenset[str]]:
-    """Return the names of the groups, sorted, and those that only a pattern matches.
-
-    Raises InvalidOptionError if a pattern matches none, and AdminError.
-    """
-    exact = {name for name in groups if "*" not in name}
-    matched: set[str] = set()
-    for pattern in sorted(set(groups) - exact):
-        listed = list_matching_groups(admin, brokers, [pattern])
-        if not listed:
-            raise InvalidOptionError(
-                f"group {pattern}: no group matches it, or this user may not describe any: see "
-                "rackward groups list"
-            )
-        matched.update(group.id for group in listed)
-    return sorted(exact | matched), frozenset(matched - exact)
 
 
 # ---- The explanation as text of 80 columns.

@@ -146,10 +146,7 @@ class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 @app.command(epilog=EPILOG, results=(LeadRow,))
 def lead(
-    groups: Annotated[
-        list[str],
-        typer.Argument(metavar="GROUP", help="Consumer groups; * matches any characters."),
-    ],
+    groups: options.Groups,
     *,
     protocol: Annotated[
         list[str] | None,

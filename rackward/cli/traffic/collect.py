@@ -23,9 +23,9 @@ from rackward.collector import (
     Selection,
     Sink,
     TopicSink,
-    read_host_racks,
     read_sources,
 )
+from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, connect
 
 COLLECT_EPILOG = """
@@ -58,11 +58,12 @@ def collect(
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=HOST:PORT,...",
-            help="Name and bootstrap brokers of a cluster; may be repeated. The name "
-            "identifies the cluster in the tables.",
+            metavar="NAME[=HOST:PORT,...]",
+            help="Name of a cluster in the tables, and its bootstrap brokers, by default those of "
+            "--bootstrap-server; may be repeated.",
         ),
     ] = None,
+    bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     clusters: Annotated[
         Path | None,
@@ -93,14 +94,7 @@ def collect(
         str | None,
         typer.Option(metavar="NAME,...", help="Exclude these topics; * matches any characters."),
     ] = None,
-    rack_map: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Racks for members without client.rack, by host, IP address or CIDR block, in "
-            "YAML, JSON or TOML.",
-        ),
-    ] = None,
+    mapping: options.RackMapping = None,
     requests_per_second: Annotated[
         float,
         typer.Option(metavar="RATE", min=0.01, help="Maximum rate of requests to each cluster."),
@@ -164,14 +158,13 @@ def collect(
             Patterns(_split_names(groups), _split_names(exclude_groups)),
             Patterns(_split_names(topics), _split_names(exclude_topics)),
         ),
+        racks=HostRacks.parse_option("--mapping", mapping),
         requests_per_second=requests_per_second,
     )
-    if rack_map is not None:
-        defaults = replace(defaults, racks=read_host_racks(rack_map))
     properties = {} if command_config is None else read_config_file(command_config)
     sources = [
         replace(defaults, name=name, properties={**properties, "bootstrap.servers": servers})
-        for name, servers in map(_parse_cluster, cluster or ())
+        for name, servers in (_parse_cluster(text, bootstrap_server) for text in cluster or ())
     ]
     if clusters is not None:
         sources += read_sources(
@@ -179,7 +172,8 @@ def collect(
         )
     if not sources:
         raise InvalidOptionError(
-            "no cluster: give --cluster NAME=HOST:PORT (may be repeated), or --clusters FILE"
+            "no cluster: give --cluster NAME=HOST:PORT (may be repeated), --clusters FILE, or "
+            "--cluster NAME with --bootstrap-server or RACKWARD_BOOTSTRAP_SERVER"
         )
     # Before the sink creates the output folder.
     _check_names(sources)
@@ -204,10 +198,12 @@ def collect(
         raise typer.Exit(1)
 
 
-def _parse_cluster(text: str) -> tuple[str, str]:
+def _parse_cluster(text: str, bootstrap_server: str | None) -> tuple[str, str]:
     name, equals, servers = text.partition("=")
-    if not equals or not name.strip():
+    if not name.strip() or not (equals or bootstrap_server):
         raise InvalidOptionError(f"--cluster {text}: write NAME=HOST:PORT,...")
+    if not equals:
+        servers = str(bootstrap_server)
     server_list(servers, "--cluster")
     return name.strip(), servers
 

@@ -25,7 +25,7 @@ def describe(state: ClusterState, *, unhealthy: bool = False) -> TopicsDescripti
 
 
 def render(description: TopicsDescription, width: int = 80, **options: Any) -> str:
-    defaults = {"limit": 40, "all_partitions": False, "named": False, "only_unhealthy": False}
+    defaults = {"top": None, "all_partitions": False, "named": False, "only_unhealthy": False}
     settings: dict[str, Any] = {**defaults, **options}
     return rendered(lambda console: show_description(description, console, **settings), width)
 
@@ -101,13 +101,14 @@ def test_text_of_named_topics() -> None:
 
 def test_many_topics_and_partitions_are_limited() -> None:
     many = cluster_state({f"t-{n:03}": [(n % 6, (n + 2) % 6, (n + 4) % 6)] * 2 for n in range(100)})
-    shown = render(describe(many), limit=10)
+    shown = render(describe(many), top=10)
     assert "t-009" in shown
     assert "t-010" not in shown
-    assert "... and 90 more topics: --limit 0 lists all" in shown
-    assert render(describe(many), limit=0).count("\nt-") == 100
+    assert "... and 90 more topics: --top 100 lists all" in shown
+    assert "... and 60 more topics" in render(describe(many))
+    assert render(describe(many), PIPE).count("\nt-") == 100
     assert "200 partitions: --all-partitions lists them" in render(
-        describe(many), named=True, limit=0
+        describe(many), named=True, top=100
     )
 
 

@@ -83,7 +83,9 @@ def test_a_config_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) 
 
 
 def test_no_cluster_names_all_ways_to_give_one() -> None:
-    ways = "--bootstrap-server .* RACKWARD_BOOTSTRAP_SERVER, .*--command-config, .*file of settings"
+    ways = (
+        "--bootstrap-server .* RACKWARD_BOOTSTRAP_SERVER, .*--command-config, .* in .*config.toml$"
+    )
     with pytest.raises(InvalidOptionError, match=ways):
         ClusterOptions().connect()
 
