@@ -87,10 +87,10 @@ def test_leaders_move_to_members_of_groups_ignoring_them(
         assert planned.json["leader_changes"] == PARTITIONS - before["local"]
         assert json.loads(path.read_text())["options"]["proved_most_local"]
         # What this group was promised before: an assignment by the racks of leaders.
-        ours = rackward(
+        reassigned = rackward(
             *(cluster, "leaders", "plan", group.id, "--assignment", "rackward", "--json")
         )
-        assert ours.json["localities"][0]["before"] == PARTITIONS
+        assert reassigned.json["localities"][0]["before"] == PARTITIONS
 
         applied = rackward(cluster, "leaders", "apply", path, "--yes").out
         assert "groups rebalance" not in applied, "a rebalance would not help this group"
