@@ -496,9 +496,8 @@ FIGURES = ("now", "assignor", "+ leaders")
 
 def _narrow_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
     shown = table(
-        Column("group\nclient, assignor", ratio=1, overflow="fold"),
+        "group\nclient, assignor",
         *(number(f"{name}\na month") for name in FIGURES),
-        expand=True,
     )
     for row in rows:
         shown.add_row(

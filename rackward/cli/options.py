@@ -118,9 +118,15 @@ def read_config_file(path: Path) -> dict[str, str]:
         # The encoding of Java's own properties files.
         text = content.decode("latin-1")
     try:
-        return read_properties(text)
+        properties = read_properties(text)
     except ConnectionPropertyError as error:
         raise InvalidOptionError(f"{option}: {error}") from error
+    for name in properties:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            raise InvalidOptionError(
+                f"{option}: it is not a properties file: {name!r} is no name of a property"
+            )
+    return properties
 
 
 # ---- Output, and changes of a cluster.

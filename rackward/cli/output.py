@@ -167,13 +167,13 @@ def _narrow(
             yield line
         others = row[names:] if any(map(any, row[names:])) else ()
         block = max(map(len, others), default=0)
-        # Headings are at the bottom; figures begin so that they end beside the last of the names.
-        down = [
-            max(0, len(beside) - block) + (0 if index else block - len(cell)) for cell in others
-        ]
+        height = max(len(beside), block)
+        # Headings are at the bottom; figures end beside the last of the names.
+        down = [0, *(height - block for _ in others)]
+        if not index:
+            down = [height - len(cell) for cell in (beside, *others)]
         cells = [
-            beside,
-            *([*[Text()] * lines, *cell] for lines, cell in zip(down, others, strict=True)),
+            [*[Text()] * lines, *cell] for lines, cell in zip(down, (beside, *others), strict=True)
         ]
         for parts in zip_longest(*cells, fillvalue=Text()):
             line = Text()
@@ -187,7 +187,7 @@ def _narrow(
             yield Text("─" * (sum(widths) + _GAP * len(widths[1:])))
 
 
-def table(*columns: str | Column, title: str | None = None, expand: bool = False) -> Table:
+def table(*columns: str | Column, title: str | None = None) -> Table:
     """Return an empty table in the style of all commands.
 
     A column is a heading, of text that is folded where it does not fit, or a `number`.
@@ -201,7 +201,6 @@ def table(*columns: str | Column, title: str | None = None, expand: bool = False
         box=SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
-        expand=expand,
     )
 
 
