@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from assignors.connection import server_list
@@ -46,12 +47,16 @@ The file for --clusters (YAML, JSON or TOML):
       requests_per_second: 10
       exclude_groups: [test-*]
       racks: {10.1.0.0/16: use1-az1, 10.2.0.0/16: use1-az2}
-
-\b
-JSON: {schema_version: 1, command,
- clusters: [{cluster, snapshots, failures, requests, faults,
-             rows: {table: rows}, error}]}
 """
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What was collected from each cluster."""
+
+    clusters: Sequence[ClusterResult]
+
+
+COLLECT_RESULTS = (Collected,)
 
 
 def collect(
@@ -247,7 +252,7 @@ def _topic_sink(
 def _print_results(results: Sequence[ClusterResult], as_json: bool) -> None:
     """Print the counts of each cluster, and the error of its last attempt."""
     if as_json:
-        print_json("traffic collect", {"clusters": [asdict(each) for each in results]})
+        print_json("traffic collect", Collected(results))
         return
     rows = table(title="Collected")
     for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):
