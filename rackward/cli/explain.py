@@ -165,9 +165,10 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     counts = f"{group.off_rack:,} of {format_count(group.partitions, 'partition')} off-rack"
     if unknown:
         counts += f", {unknown:,} unknown"
+    colour = "red" if group.off_rack else "" if unknown else "green"
     console.print(
         f"Locality now    {_locality(group.off_rack, unknown, group.partitions)}  {counts}",
-        style="bold",
+        style=f"bold {colour}",
     )
     at_best = _locality(group.optimum, group.unknown_at_best, group.partitions)
     console.print(

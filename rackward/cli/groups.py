@@ -82,8 +82,8 @@ Examples:
   rackward groups rebalance billing 'team-a-*' --yes
 
 For groups that are assigned by the racks of leaders, after leaders have moved (leaders apply).
-Other groups are refused, since their assignors ignore leader racks; the error says what helps
-instead.
+The assignors of other groups ignore leader racks: one that is named is refused, and those that a
+pattern matches are named on stderr, with what helps instead.
 
 A member without topics joins the group and leaves it at once, so that the members rejoin: one
 rebalance, with the same members and the same leader. Members of a cooperative assignor keep reading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -61,7 +62,8 @@ Groups of rackward's assignors follow when leaders move: their figures are those
 leader-rack-aware assignment. All other groups keep their partitions: leaders go to the members that
 own them. --assignment sets one of the two for all groups. For current assignments, only leaders
 whose partition becomes local move, and no broker gets more than twice the mean of leaders
-(--max-imbalance). See docs/leader-layouts.md.
+(--max-imbalance). With a pattern, such as 'team-a-*', groups without subscribed members are named
+on stderr. See docs/leader-layouts.md.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 """
@@ -425,9 +427,11 @@ def across_notes(layout: LeaderLayout) -> Iterator[str]:
 
 def unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
     """Yield a sentence for each reason of each group."""
+    counts: Counter[tuple[str, str]] = Counter()
     for unmet in layout.unmet:
-        count = format_count(len(unmet.partitions), "partition")
-        yield f"{unmet.name}: {count} not local: {_reason(unmet, layout, view)}."
+        counts[unmet.name, _reason(unmet, layout, view)] += len(unmet.partitions)
+    for (name, reason), count in counts.items():
+        yield f"{name}: {format_count(count, 'partition')} not local: {reason}."
 
 
 def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:
