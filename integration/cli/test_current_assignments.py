@@ -169,6 +169,10 @@ def test_a_rebalance_on_request(
         generation = group.generation
         dry = rackward(cluster, "groups", "rebalance", group.id, "--dry-run").out
         assert f"{PARTITIONS} of {PARTITIONS} partitions off-rack, 0 at best" in dry
+        several = rackward(
+            cluster, "groups", "rebalance", f"{group.id}*", "--dry-run", "--json"
+        ).json
+        assert [row["group"] for row in several["groups"]] == [group.id]
         assert group.generation == generation
 
         done = rackward(cluster, "groups", "rebalance", group.id, "--yes", "--json").json

@@ -42,6 +42,8 @@ def test_created_topics_are_as_planned(cluster: Cluster, name: str) -> None:
     output = create(cluster, topic, *options)
     assert (output["changed"], output["verified"], output["seed"]) == (True, True, 11)
     assert planned(output, topic) == planned(dry, topic) == layout(cluster, topic)
+    shown = rackward(cluster, "topics", "describe", f"{topic[:-1]}*", "--json").json
+    assert [each["name"] for each in shown["topics"]] == [topic]
     assert cluster.view([topic]).leaders == {
         TopicPartition(topic, int(number)): row[0] for number, row in layout(cluster, topic).items()
     }

@@ -12,6 +12,7 @@ from rack_traffic.advice import (
     Library,
     StepKind,
     can_be_reassigned,
+    join_steps,
     libraries_of,
 )
 from rackward.groups.next_steps import LedBy, led_by, next_steps
@@ -149,6 +150,20 @@ def test_assignor_comes_first_and_commands_are_quoted() -> None:
     (step,) = steps(group("consumer-g-1"), layout_helps=True, sharing=many)
     assert step.lines[0] == "rackward leaders plan g -o leaders.json"
     assert f"the {MAX_GROUPS_IN_COMMAND + 5} other groups" in step.text
+
+
+def test_one_command_for_all_groups_of_a_step() -> None:
+    found = [
+        (name, step)
+        for name in ("lead", "a b")
+        for step in steps(group("consumer-g-1", id=name), assignor_helps=True, layout_helps=True)
+    ]
+    joined = [(names, step.lines[0]) for names, step in join_steps(found)]
+    assert joined == [
+        (["lead", "a b"], "rackward lead lead 'a b' --take-over remove"),
+        (["lead"], "rackward leaders plan lead -o leaders.json"),
+        (["a b"], "rackward leaders plan 'a b' -o leaders.json"),
+    ]
 
 
 @pytest.mark.parametrize(
