@@ -23,10 +23,10 @@ from benchmarks.shapes import Leaders, Shape, disjoint_buckets, input_of
 from benchmarks.wire import joined_members, rackward_assignment
 
 MAX_RATIO = 1.2
-"""The limit of our time in a large group as a multiple of franz-go's."""
+"""The limit of rackward's time in a large group as a multiple of franz-go's."""
 
 MAX_SMALL_MILLISECONDS = 2.0
-"""The limit of our time in a group of at most 1,000 partitions."""
+"""The limit of rackward's time in a group of at most 1,000 partitions."""
 
 CASES = {
     "1k/50": (Shape(1_000, 50, 20), "start"),
@@ -85,19 +85,21 @@ def measure(name: str, repeat: int, program: Path | None) -> dict[str, float]:
     """Return the minimum times of one case, and the peak memory of this process in MB."""
     members, leaders = input_of(*CASES[name])
     run = rackward_assignment(members, leaders)
-    ours: list[Times] = []
-    theirs: list[Times] = []
+    solved: list[Times] = []
+    peers: list[Times] = []
     with ExitStack() as stack:
         peer = program and stack.enter_context(franz_go(program, members, leaders))
         for _ in range(repeat):
             if peer:
-                theirs.append(peer())
+                peers.append(peer())
             elapsed, cpu = time.perf_counter(), time.process_time()
             result = run()
-            ours.append(((time.perf_counter() - elapsed) * 1e3, (time.process_time() - cpu) * 1e3))
+            solved.append(
+                ((time.perf_counter() - elapsed) * 1e3, (time.process_time() - cpu) * 1e3)
+            )
             del result  # Outside the time of the next call.
     figures = {"megabytes": peak_megabytes()}
-    for who, times in (("rackward", ours), ("franz_go", theirs)):
+    for who, times in (("rackward", solved), ("franz_go", peers)):
         if times:
             elapsed, cpu = map(min, zip(*times, strict=True))
             figures |= {who: elapsed, f"{who}_cpu": cpu}
@@ -130,7 +132,9 @@ def print_table(only: str, repeat: int, *, peer: bool, timeout: float) -> list[d
             subprocess.run(["go", "build", "-o", program, "."], cwd=SOURCE, check=True)
         else:
             print("franz-go is not timed: install Go, and leave out --no-peer")
-        print("bytes to bytes: minimum ms elapsed, ours and franz-go's; ms of CPU; our peak MB")
+        print(
+            "bytes to bytes: minimum ms, rackward's and franz-go's; ms of CPU; rackward's peak MB"
+        )
         for name in names:
             peer_program = program if program.exists() else None
             figures = in_new_process(measure, name, repeat, peer_program, timeout=timeout)

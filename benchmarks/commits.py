@@ -69,7 +69,7 @@ def commit_rate(bootstrap: str, name: str, commits: int) -> float:
 
 
 def main() -> None:
-    """Print a line for each consumer, and the ratio. Exit with status 1 if ours is slower."""
+    """Print a line for each consumer, and the ratio. Exit with status 1 if rackward's is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commits", type=int, default=5000, help="number of commits")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Compare our Consumer with confluent-kafka's: ``python -m benchmarks.confluent_overhead``.
+"""Compare rackward's Consumer with confluent-kafka's: ``python -m benchmarks.confluent_overhead``.
 
 Both read the same records of 1 KiB from one local cluster, in turn, each time in a process of its
 own, with ``poll`` and with ``consume``. The result is the CPU time per record of the whole process,
@@ -119,7 +119,7 @@ def run(
 
 
 def main() -> None:
-    """Print a line per run and method. Exit with status 1 if our consumer misses a limit."""
+    """Print a line per run and method. Exit with status 1 if rackward's misses a limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=500, help="size of the topic")
     parser.add_argument("--rounds", type=int, default=12, help="rounds per method")
@@ -140,9 +140,9 @@ def main() -> None:
                 for client in sorted(CLIENTS, reverse=number % 2 == 1):
                     results[client].append(run(client, method, bootstrap, records, **how))
                 print(f"{call:13} {_describe(results, slice(-1, None))}", flush=True)
-            stock, ours = (_medians(results[client]) for client in CLIENTS)
-            speed = stock["microseconds"] / ours["microseconds"]
-            memory = ours["memory"] - stock["memory"]
+            stock, wrapped = (_medians(results[client]) for client in CLIENTS)
+            speed = stock["microseconds"] / wrapped["microseconds"]
+            memory = wrapped["memory"] - stock["memory"]
             print(
                 f"{call:13} {_describe(results, slice(None))}\n"
                 f"{call:13} {speed:.1%} of confluent's records per CPU second (at least"

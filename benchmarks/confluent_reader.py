@@ -29,7 +29,7 @@ IDLE_CALLS = 60
 
 
 def make_consumer(client: str, bootstrap: str, group: str) -> Any:
-    """Return confluent's consumer, or ours with the corresponding assignor."""
+    """Return confluent's consumer, or rackward's with the corresponding assignor."""
     import confluent_kafka
 
     settings = {

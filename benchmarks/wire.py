@@ -64,7 +64,7 @@ def joined_members(members: list[Member], version: int) -> list[Any]:
 
 
 def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[], object]:
-    """Return our leader's work, from encoded subscriptions to encoded assignments."""
+    """Return the leader's work, from encoded subscriptions to encoded assignments."""
     cluster = cluster_metadata(leaders)
     response = joined_members(members, 3)
     strategy = LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0])

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -238,6 +238,29 @@ def command(*arguments: str, mapping: str | None = None) -> str:
     """Return a command of rackward, quoted, with the option ``--mapping`` if there is one."""
     more = () if mapping is None else ("--mapping", mapping)
     return shlex.join(["rackward", *arguments, *more])
+
+
+_GROUP_AT = {StepKind.LEAD: 2, StepKind.REBALANCE: 3}
+"""Where the command of a step has its group; it may have several."""
+
+
+def join_steps(steps: Iterable[tuple[str, NextStep]]) -> Iterator[tuple[list[str], NextStep]]:
+    """Yield the steps of groups, each once with all its groups, which its command names."""
+    joined: dict[NextStep, list[str]] = {}
+    for group, step in steps:
+        joined.setdefault(_for_groups(step, 1, ()), []).append(group)
+    for step, groups in joined.items():
+        yield groups, _for_groups(step, 0, groups)
+
+
+def _for_groups(step: NextStep, named: int, groups: Sequence[str]) -> NextStep:
+    """Return a step whose command names ``groups`` in place of so many that it names now."""
+    at = _GROUP_AT.get(step.kind)
+    if at is None:
+        return step
+    words = shlex.split(step.lines[0])
+    words[at : at + named] = groups
+    return replace(step, lines=(shlex.join(words), *step.lines[1:]))
 
 
 PRODUCER_STEP = NextStep(
@@ -476,8 +499,7 @@ def layout_step(
     names = sorted([group, *sharing])
     if len(names) > MAX_GROUPS_IN_COMMAND:
         names = [group]
-    arguments = [argument for name in names for argument in ("--group", name)]
-    plan = command("leaders", "plan", *arguments, mapping=mapping)
+    plan = command("leaders", "plan", *names, mapping=mapping)
     leaders = "partition leaders" if moves is None else f"{moves:,} partition leaders"
     if moves == 1:
         leaders = "1 partition leader"

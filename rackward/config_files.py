@@ -107,6 +107,8 @@ def _parse(
         # All three parsers write the place into the message; YAML's first where something began.
         places = re.findall(r"line (\d+),? column (\d+)", str(error))
         hint = "see line {}, column {}".format(*places[-1]) if places else "check its punctuation"
+        if "end of document" in str(error):
+            hint = f"see line {len(text.splitlines())}, which is not complete"
         raise ConfigError(f"{path} is not valid {format}: {hint}") from error
 
 

@@ -126,9 +126,9 @@ def read_from_nearest(
     leaders, so a position may be ahead of what the follower has; no records are returned until it
     has caught up.
 
-    Do not combine it with our assignors, which make leaders near; that is logged as a warning.
-    ``client_rack`` is no longer sent. Raises TypeError if ``consumer`` is no KafkaConsumer, and
-    InvalidOptionError if it reads from the nearest replica already.
+    Do not combine it with rackward's assignors, which make leaders near: that is logged as a
+    warning. ``client_rack`` is no longer sent. Raises TypeError if ``consumer`` is no
+    KafkaConsumer, and InvalidOptionError if it reads from the nearest replica already.
     """
     if not isinstance(consumer, KafkaConsumer):
         raise TypeError(f"{consumer!r} is not a kafka.KafkaConsumer")

@@ -175,9 +175,9 @@ def test_the_steps_are_commands_that_do_what_is_promised(side_by_side: Groups) -
             if step["kind"] == "lead":
                 assert command == ["rackward", "lead", name, "--take-over", "remove"]
             else:
-                assert command[:5] == ["rackward", "leaders", "plan", "--group", name]
+                assert command[:4] == ["rackward", "leaders", "plan", name]
                 if kind in ("new", "rackward"):
-                    plan = rackward(side_by_side.cluster, *command[1:5], "--json").json
+                    plan = rackward(side_by_side.cluster, *command[1:4], "--json").json
                     (locality,) = plan["localities"]
                     assert locality["after"] == PARTITIONS - row["layout"]["off_rack"]
 

@@ -44,18 +44,18 @@ def test_two_strategies_are_measured_predicted_and_reported(tmp_path: Path) -> N
     assert "failed" not in done.stderr
     results = ResultFolder(output).results()
     (stock,) = results["one-rack-leads", "confluent-range"]
-    (ours,) = results["one-rack-leads", "rackward-confluent"]
-    for result in (stock, ours):
+    (aware,) = results["one-rack-leads", "rackward-confluent"]
+    for result in (stock, aware):
         # Each record was read once; few bytes are not records.
         assert result.records_read >= result.produced_bytes / 4096
         assert 0 < result.overhead < 0.1
         assert prediction_error(result) < 0.1
         assert result.partition_range == (6, 6)
     # a leads 24 of 36 partitions, and its two members read 12 of them.
-    assert [step.optimum for step in ours.steps] == [12]
-    assert [step.crossing for step in ours.steps] == [12]
+    assert [step.optimum for step in aware.steps] == [12]
+    assert [step.crossing for step in aware.steps] == [12]
     assert stock.steps[0].crossing > 12
-    assert stock.crossing_bytes > ours.crossing_bytes
+    assert stock.crossing_bytes > aware.crossing_bytes
     assert "## One rack leads most" in (output / "report.md").read_text()
     # Nothing is left, and a second run has nothing to do.
     assert list(temporary.iterdir()) == []

@@ -80,27 +80,27 @@ def test_leaders_move_to_members_of_groups_ignoring_them(
         assert before["local"] == local(cluster, owned)
         assert before["local"] < PARTITIONS
 
-        planned = rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path, "--json")
+        planned = rackward(cluster, "leaders", "plan", group.id, "-o", path, "--json")
         (locality,) = planned.json["localities"]
         assert (locality["before"], locality["after"]) == (before["local"], PARTITIONS)
         # Exactly those that are not local move.
         assert planned.json["leader_changes"] == PARTITIONS - before["local"]
         assert json.loads(path.read_text())["options"]["proved_most_local"]
         # What this group was promised before: an assignment by the racks of leaders.
-        ours = rackward(
-            *(cluster, "leaders", "plan", "--group", group.id, "--assignment", "rackward", "--json")
+        reassigned = rackward(
+            *(cluster, "leaders", "plan", group.id, "--assignment", "rackward", "--json")
         )
-        assert ours.json["localities"][0]["before"] == PARTITIONS
+        assert reassigned.json["localities"][0]["before"] == PARTITIONS
 
         applied = rackward(cluster, "leaders", "apply", path, "--yes").out
         assert "groups rebalance" not in applied, "a rebalance would not help this group"
         after = explained(cluster, group)
         assert after["local"] == local(cluster, owned) == PARTITIONS
         assert after["findings"] == []
-        again = rackward(cluster, "leaders", "plan", "--group", group.id)
+        again = rackward(cluster, "leaders", "plan", group.id)
         assert "Nothing to change." in again.out
         refused = rackward(cluster, "groups", "rebalance", group.id, "--yes", status=2)
-        assert f"rackward leaders plan --group {group.id}" in one_line(refused)
+        assert f"rackward leaders plan {group.id}" in one_line(refused)
 
 
 @pytest.mark.new_protocol
@@ -113,7 +113,7 @@ def test_the_placement_that_a_plan_names_makes_the_rest_local(
     with ConsumerGroup(cluster, topics=[topic], client=new_protocol) as group:
         owned = start(group, topic)
         in_c = sorted(number for _, number in owned["c1"])
-        arguments = (cluster, "leaders", "plan", "--group", group.id)
+        arguments = (cluster, "leaders", "plan", group.id)
         planned = rackward(*arguments, "--json").json
         assert planned["unmet"] == [
             {
@@ -169,6 +169,10 @@ def test_a_rebalance_on_request(
         generation = group.generation
         dry = rackward(cluster, "groups", "rebalance", group.id, "--dry-run").out
         assert f"{PARTITIONS} of {PARTITIONS} partitions off-rack, 0 at best" in dry
+        several = rackward(
+            cluster, "groups", "rebalance", f"{group.id}*", "--dry-run", "--json"
+        ).json
+        assert [row["group"] for row in several["groups"]] == [group.id]
         assert group.generation == generation
 
         done = rackward(cluster, "groups", "rebalance", group.id, "--yes", "--json").json
@@ -182,7 +186,7 @@ def test_a_rebalance_on_request(
         group.stop("c1")
         group.start("a2", "a")
         group.settle(partitions_of(topic, PARTITIONS), after=group.generation)
-        rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path)
+        rackward(cluster, "leaders", "plan", group.id, "-o", path)
         applied = rackward(cluster, "leaders", "apply", path, "--yes").out
         assert applied.rstrip().endswith(f"rackward groups rebalance {group.id}")
         wait_for_leaders(cluster, topic, {"a": 8, "b": 4})

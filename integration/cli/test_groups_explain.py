@@ -51,7 +51,7 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         text = " ".join(screen.split())
         assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
         assert "At best 50.0 % 6 off-rack" in text
-        assert f"rackward leaders plan --group {group.id} -o leaders.json" in text
+        assert f"rackward leaders plan {group.id} -o leaders.json" in text
 
         (finding,) = explain(cluster, group)["findings"]
         assert (finding["reason"], finding["rack"], finding["count"]) == (
@@ -85,7 +85,7 @@ def test_moving_leaders_resolves_too_many_leaders_in_a_rack(
         assert own.partitions == {topic: tuple(sorted(off_rack_partitions))}
 
         plan = tmp_path / "leaders.json"
-        rackward(cluster, "leaders", "plan", "--group", group.id, "-o", plan)
+        rackward(cluster, "leaders", "plan", group.id, "-o", plan)
         rackward(cluster, "leaders", "apply", plan, "--yes")
         wait_for_leaders(cluster, topic, {"a": 4, "b": 4, "c": 4})
         # The group's leader assigns with metadata of at most two seconds ago.

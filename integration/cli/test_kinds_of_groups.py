@@ -110,7 +110,7 @@ def check_leaders_follow(
     (audited,) = rackward(cluster, "audit", group, "--json").json["groups"]
     assert audited["now"]["off_rack"] == before["off_rack"]
     assert audited["layout"]["off_rack"] == 0
-    rackward(cluster, "leaders", "plan", "--group", group, "-o", path)
+    rackward(cluster, "leaders", "plan", group, "-o", path)
     if before["off_rack"]:
         rackward(cluster, "leaders", "apply", path, "--yes")
     after = rackward(cluster, "groups", "explain", group, "--json").json
@@ -160,7 +160,7 @@ def test_a_sink_connector_is_led_and_its_workers_are_not(
         actions = {row["group"]: row["action"] for row in dry}
         assert actions[group] == "join, and lead when its leader leaves"
         assert actions[workers].startswith("none: it has the workers of a Connect cluster")
-        for command in (["groups", "explain", workers], ["leaders", "plan", "--group", workers]):
+        for command in (["groups", "explain", workers], ["leaders", "plan", workers]):
             assert "workers of a Connect cluster" in one_line(rackward(cluster, *command, status=2))
         with leading(cluster, workers) as leader:
             wait_for_status(leader, lambda each: each.state == "refused", "it is refused")

@@ -15,7 +15,7 @@ from assignors.kafka_python import (
 )
 from integration.cli.conftest import MakeTopic
 from integration.support.clients import KafkaPython, partitions_of
-from integration.support.command_line import one_line, rackward
+from integration.support.command_line import completed, one_line, rackward
 from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, loads, off_rack, replicas_led_from, wait_for_members
 from placement_core import TopicPartition
@@ -54,7 +54,7 @@ def test_after_a_rebalance_everything_is_local(
         assert off_rack(cluster, owned, MEMBERS) == 12
         before = cluster.view([topic])
 
-        done = rackward(cluster, "leaders", "plan", "--group", group.id, "-o", path, "--json")
+        done = rackward(cluster, "leaders", "plan", group.id, "-o", path, "--json")
         assert [(each["before"], each["after"]) for each in done.json["localities"]] == [(24, 36)]
         # The 12 of rack c, and others, because leaders per broker are even over all topics.
         assert done.json["copies"] == 0
@@ -80,7 +80,7 @@ def test_after_a_rebalance_everything_is_local(
         owned = group.settle(partitions_of(topic, 36), after=generation)
         assert loads(owned) == [12, 12, 12]
         assert off_rack(cluster, owned, MEMBERS) == 0
-        again = rackward(cluster, "leaders", "plan", "--group", group.id)
+        again = rackward(cluster, "leaders", "plan", group.id)
         assert "Nothing to change." in again.out
     # A second run has nothing left to do.
     done = rackward(cluster, "leaders", "apply", path, "--yes", "--json")
@@ -107,12 +107,19 @@ def test_readers_option_and_members_without_a_rack(
     with ConsumerGroup(cluster, topics=[topic]) as group:
         group.start("m1")
         group.settle(partitions_of(topic, 36))
-        arguments = ("leaders", "plan", "--group", group.id, "--json")
+        arguments = ("leaders", "plan", group.id, "--json")
         rackless = rackward(cluster, *arguments)
         assert "1 member of these groups without a rack" in rackless.err
         assert rackless.json["localities"][0]["after"] == 0
         mapped = rackward(cluster, *arguments, "--mapping", "127.0.0.0/8=b")
         assert mapped.json["localities"][0]["after"] == 36
+        pattern = rackward(cluster, "leaders", "plan", f"{group.id[:-1]}*", "--json")
+        assert pattern.json["localities"] == rackless.json["localities"]
+        assert group.id in completed(cluster, f"rackward leaders plan {group.id[:-1]}")
+        assert topic in completed(cluster, f"rackward topics describe {topic[:-1]}")
+        assert f"x,{topic}" in completed(
+            cluster, f"rackward placement plan --topics x,{topic[:-1]}"
+        )
 
         # A plan of leaders must not copy data, and placement apply rejects it.
         text = by_hand.read_text()
@@ -125,10 +132,10 @@ def test_readers_option_and_members_without_a_rack(
         by_hand.write_text(text)
         refused = rackward(cluster, "placement", "apply", by_hand, "--yes", status=2)
         assert "is a plan of kind leaders" in one_line(refused)
-    empty = rackward(cluster, "leaders", "plan", "--group", group.id, status=2)
+    empty = rackward(cluster, "leaders", "plan", group.id, status=2)
     assert "no subscribed members" in one_line(empty)
-    unknown = rackward(cluster, "leaders", "plan", "--group", "absent", status=2)
-    assert "the group does not exist" in one_line(unknown)
+    unknown = rackward(cluster, "leaders", "plan", "absent", status=2)
+    assert "group absent: it does not exist" in one_line(unknown)
 
     # The order of replicas has changed since the plan was written.
     tp = TopicPartition(topic, planned["partitions"][0]["partition"])

@@ -44,7 +44,7 @@ from integration.support.secured import (
 )
 from integration.support.topics import create_topic, fill, new_name, with_admin
 from integration.support.traffic import SHORT_RUN
-from rackward.cli.lead import show_status
+from rackward.cli.lead import watch
 from rackward.cli.options import ClusterOptions
 from rackward.kafka import CredentialsError
 from rackward.lead import GroupLeader, LeadOptions, TakeOver, TakeOverPolicy
@@ -293,7 +293,7 @@ def test_a_process_that_leads_reads_a_rotated_password(
             refused = wait_for_status(leader, lambda each: each.state == "refused", "it is refused")
             assert "authentication failed" in refused.reason
             with pytest.raises(CredentialsError, match="authentication failed"):
-                show_status(leader, as_json=True)
+                watch(leader, as_json=True)
             write("second")
             wait_until_leading(leader)
             assert leader.failure is None

@@ -24,7 +24,7 @@ PROTOCOL = LeaderRackAwareCooperativeStickyAssignor.name
 
 
 class ForeignAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Another assignor with the protocol name of ours. Its member must not be the leader."""
+    """Another assignor with the protocol name of rackward's. Its member must not be the leader."""
 
     name = PROTOCOL
 

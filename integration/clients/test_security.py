@@ -1,7 +1,7 @@
 """TLS, passwords and tokens on a live broker, with each client, and no secret in any output.
 
-One broker has a listener per protocol. Each client joins a group with our assignor, reads and
-commits through it. Log lines of every level, standard output, standard error, errors and the
+One broker has a listener per protocol. Each client joins a group with rackward's assignor, reads
+and commits through it. Log lines of every level, standard output, standard error, errors and the
 ``repr`` of the consumer are searched for the secrets.
 """
 

@@ -70,9 +70,9 @@ def test_the_leader_is_removed_and_nothing_is_lost(
     if status.metrics.protocol == "roundrobin":
         assert removed == 3
     else:
-        # The leader, and those that would be ahead of ours nevertheless.
-        (ours,) = filter(leads_for_rackward, after)
-        assert 1 <= removed <= 1 + len(members_ahead(ours, list(before)))
+        # The leader, and those that would be ahead of rackward's nevertheless.
+        (leader_id,) = filter(leads_for_rackward, after)
+        assert 1 <= removed <= 1 + len(members_ahead(leader_id, list(before)))
     assert len(after - before) == removed + 1
     assert ended - began < STUCK_SECONDS
 
@@ -104,7 +104,7 @@ def test_members_that_wait_for_their_assignment_are_not_removed(
             await connection.notifier()(0.1)
         await join(slow)
         await slow.sync({slow.id: b""})
-        # With this id, it would lead after the leader, whichever id ours has.
+        # With this id, it would lead after the leader, whichever id rackward's has.
         await removed.choose_id(protocols, lambda each: bucket(each, 16), 1000)
         joining = connection.start(lambda: join(removed))
         assert await join(slow)
@@ -151,7 +151,7 @@ def test_waiting_leads_when_the_leader_leaves(shared_three_brokers: Cluster, led
             assert "waiting until the group is empty" in leader.status()[0].reason
             return
         assert "waiting until that leaves" in leader.status()[0].reason
-        # New members may be ahead of ours in the brokers' map, so none joins before ours leads.
+        # New members may be ahead of rackward's in the brokers' map: none joins before it leads.
         for name in ("c1", "b1", "a1"):
             led.stop(name)
         wait_until_leading(leader)

@@ -171,7 +171,7 @@ COMMANDS: Mapping[str, Part] = {
             _describe(TOPIC): "({topic}): grant this user Describe on them",
             _DESCRIBE_CLUSTER: _ON_CLUSTER,
         },
-        ("leaders", "plan", "--group", "{group}", "-o", "{file}"),
+        ("leaders", "plan", "{group}", "-o", "{file}"),
     ),
     "leaders apply": Part(
         {_describe(TOPIC): _ON_TOPIC, _ALTER_CLUSTER: _ALTER, _BROKER_CONFIGS: _CLUSTER_CONFIGS},

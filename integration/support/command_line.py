@@ -158,6 +158,25 @@ def running(cluster: Cluster, *arguments: object) -> Iterator[Running]:
             process.kill()
 
 
+def completed(cluster: Cluster, words: str) -> list[str]:
+    """Return what a shell shows for the last of the words of a command line."""
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, rackward.cli; sys.argv[0] = 'rackward'; rackward.cli.run()",
+        ],
+        env={**_environment(cluster), **typed, "_RACKWARD_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
 def _environment(cluster: Cluster | str) -> dict[str, str]:
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
     return {

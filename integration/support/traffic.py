@@ -165,25 +165,25 @@ def run(cluster: Cluster, seconds: float, snapshots: Path) -> Figures:
                 **CONSUMER_SETTINGS,
             )
         )
-        ours = stack.enter_context(ConsumerGroup(cluster, topics=[topic], **CONSUMER_SETTINGS))
+        aware = stack.enter_context(ConsumerGroup(cluster, topics=[topic], **CONSUMER_SETTINGS))
         for number, rack in enumerate(RACKS):
             address = SUBNETS[rack].replace("0/24", f"{number + 7}")
             builtin.start(f"builtin-{rack}", rack, proxy_url=f"from://{address}")
-            ours.start(f"ours-{rack}", rack)
-        for group in (builtin, ours):
+            aware.start(f"rackward-{rack}", rack)
+        for group in (builtin, aware):
             group.settle(partitions, within=60, hold=2.0)
         wait_until(
-            lambda: _commits(cluster, (builtin, ours)) == [dict.fromkeys(partitions, 0)] * 2,
+            lambda: _commits(cluster, (builtin, aware)) == [dict.fromkeys(partitions, 0)] * 2,
             60,
             "both groups commit their start offsets",
         )
-        collector = _collector(cluster, topic, (builtin, ours), snapshots, stack)
+        collector = _collector(cluster, topic, (builtin, aware), snapshots, stack)
         wait_until(lambda: bool(_collected(snapshots)), 60, "the first snapshot is written")
         before, began = cluster.bytes_out(), time.monotonic()
         _produce(cluster, topic, seconds)
         ends = _ends(cluster, topic)
         wait_until(
-            lambda: _commits(cluster, (builtin, ours)) == [ends] * 2,
+            lambda: _commits(cluster, (builtin, aware)) == [ends] * 2,
             120,
             "both groups read and commit everything",
         )
@@ -203,7 +203,7 @@ def run(cluster: Cluster, seconds: float, snapshots: Path) -> Figures:
     per_group = _per_group(hourly)
     return Figures(
         counted=counted,
-        per_group={"built-in range": per_group[builtin.id], "ours": per_group[ours.id]},
+        per_group={"built-in range": per_group[builtin.id], "rackward": per_group[aware.id]},
         unknown=per_group[UNKNOWN].total(),
         payload=sum(ends.values()) * RECORD_BYTES,
         seconds=took,
@@ -231,8 +231,6 @@ def _collector(
     snapshots: Path,
     stack: ExitStack,
 ) -> subprocess.Popen[str]:
-    racks = snapshots.parent / "racks.toml"
-    racks.write_text("".join(f'"{net}" = "{rack}"\n' for rack, net in SUBNETS.items()))
     collector = collect(
         "--cluster",
         f"here={cluster.bootstrap_servers}",
@@ -244,8 +242,8 @@ def _collector(
         ",".join(group.id for group in groups),
         "--topics",
         topic,
-        "--rack-map",
-        str(racks),
+        "--mapping",
+        ",".join(f"{net}={rack}" for rack, net in SUBNETS.items()),
     )
     stack.callback(collector.communicate)
     stack.callback(collector.kill)

@@ -112,7 +112,7 @@ def idle_groups(cluster: Cluster) -> Iterator[IdleGroups]:
     fill(cluster, topic, PARTITIONS, RECORDS, size=1000)
     kinds: dict[str, MakeClient] = {
         "builtin": KafkaPython(lambda _: [RangePartitionAssignor]),
-        "ours": KafkaPython(),
+        "rackward": KafkaPython(),
         "librdkafka": librdkafka,
         "aiokafka": AIOKafka(),
     }
@@ -235,7 +235,7 @@ def _check_members(idle_groups: IdleGroups, owned: Owned, rows: Rows) -> None:
     expected_fields = {
         # kafka-python's own assignors send no rack.
         "builtin": ("classic", "range", None),
-        "ours": ("classic", "leader-rack-aware-cooperative-sticky", "rack"),
+        "rackward": ("classic", "leader-rack-aware-cooperative-sticky", "rack"),
         "librdkafka": ("classic", "range", "rack"),
         "aiokafka": ("classic", "leader-rack-aware-cooperative-sticky", "rack"),
         "new": ("consumer", "uniform", "rack"),

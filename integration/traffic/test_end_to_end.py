@@ -37,5 +37,5 @@ def test_the_pipeline_and_the_brokers_agree(
         group: sum(count for (one, other), count in pairs.items() if one != other)
         for group, pairs in figures.per_group.items()
     }
-    assert crossing["ours"] == 0
+    assert crossing["rackward"] == 0
     assert crossing["built-in range"] > 0.3 * sum(figures.per_group["built-in range"].values())

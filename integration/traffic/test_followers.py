@@ -118,7 +118,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
             for name, group in groups.items()
         }
         notes = {
-            name: rackward(cluster, "leaders", "plan", "--group", group.id, "--json").err
+            name: rackward(cluster, "leaders", "plan", group.id, "--json").err
             for name, group in groups.items()
         }
         sent = {key: size - before[key] for key, size in after.items()}
@@ -141,12 +141,11 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Figures:
 
 @contextmanager
 def collecting(cluster: Cluster, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    (folder / "racks.toml").write_text('"127.0.0.0/8" = "b"\n')
     # A pass while records are written has sizes and ends of logs of different moments: the next one
     # comes when all is read.
     process = collect(
         *("--cluster", f"here={cluster.bootstrap_servers}", "--interval", "15"),
-        *("--output", str(folder / "snapshots"), "--rack-map", str(folder / "racks.toml")),
+        *("--output", str(folder / "snapshots"), "--mapping", "127.0.0.0/8=b"),
     )
     try:
         yield process

@@ -1,6 +1,6 @@
 """Export of a summary as JSON, and as small Parquet tables.
 
-The help of the command documents the JSON. The tables have the same content, for notebooks and
+docs/reference/json.md documents the JSON. The tables have the same content, for notebooks and
 dashboards.
 """
 

@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from msgspec import structs
@@ -23,7 +25,7 @@ from rich.text import Text
 
 from placement_core import InvalidOptionError
 from placement_core.audit import Severity
-from rack_traffic.advice import NEEDS, NextStep, StepKind, steps_text
+from rack_traffic.advice import NEEDS, NextStep, StepKind, join_steps, steps_text
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.options import FlowOptions
 from rack_traffic.report.format import Currency, percent
@@ -94,13 +96,11 @@ GROUP that matches no group.
 """
 
 MAX_GROUPS = 20
-"""Maximum number of groups on a terminal; pipes, JSON and the page have all."""
+"""Maximum number of groups on a terminal without --top; pipes, JSON and the page have all."""
 MAX_STEPS = 10
 """Maximum number of groups whose next step is shown on a terminal."""
 MAX_ADDRESSES = 20
 """Maximum number of clients in no group, and of members with another rack; JSON has all."""
-WIDE = 160
-"""From this width on, each group has one line."""
 
 RACK_STEPS = (StepKind.SET_CLIENT_RACK, StepKind.MAP_HOSTS)
 """The steps that come before those of single groups."""
@@ -109,6 +109,61 @@ UNKNOWN = "unknown"
 NO_GROUPS = "No consumer groups are visible; if there are any, grant this user Describe on them."
 
 app = single_command()
+
+
+class GroupColumn(StrEnum):
+    """The columns by which groups can be sorted."""
+
+    GROUP = "group"
+    MEMBERS = "members"
+    PARTITIONS = "partitions"
+    LOCAL = "local"
+    OFF_RACK = "off-rack"
+    UNKNOWN = "unknown"
+    ACROSS = "across"
+    COST = "cost"
+
+
+_ORDERS: Mapping[GroupColumn, Callable[[GroupAudit, CrossRackReads], Any]] = {
+    GroupColumn.GROUP: lambda row, _: row.group,
+    GroupColumn.MEMBERS: lambda row, _: -(row.members or 0),
+    GroupColumn.PARTITIONS: lambda row, _: -row.partitions,
+    # The least local group first; unknown is last.
+    GroupColumn.LOCAL: lambda _, now: 2.0 if now.local_share is None else now.local_share,
+    GroupColumn.OFF_RACK: lambda _, now: -now.off_rack,
+    GroupColumn.UNKNOWN: lambda _, now: -now.unknown_partitions,
+    GroupColumn.ACROSS: lambda _, now: -now.crossing,
+    GroupColumn.COST: lambda _, now: -now.cost,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOrder:
+    """The options for the order and number of groups."""
+
+    sort: Annotated[
+        GroupColumn | None,
+        typer.Option(
+            help="Sort groups: the least local first, other figures from the largest. Default: "
+            "by cost, then by bytes and partitions across racks."
+        ),
+    ] = None
+    top: options.Top = None
+
+    def sorted(self, report: AuditReport) -> AuditReport:
+        """Return the report with its groups in order; those without figures are last."""
+        if self.sort is None:
+            return report
+        order = _ORDERS[self.sort]
+        rows = sorted(
+            report.groups,
+            key=lambda row: (row.now is None, order(row, row.now or CrossRackReads()), row.group),
+        )
+        return structs.replace(report, groups=tuple(rows))
+
+    def json(self, report: AuditReport) -> AuditReport:
+        """Return the report without the groups that are not listed."""
+        return structs.replace(report, groups=report.groups[: self.top])
 
 
 @app.command(epilog=EPILOG, results=(AuditReport,))
@@ -124,6 +179,7 @@ def audit(
             help="Measure reads for this many seconds. Default: estimate them from the logs.",
         ),
     ] = None,
+    order: GroupOrder,
     writers: options.Writers = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one page that works offline.")
@@ -145,8 +201,8 @@ def audit(
             raise InvalidOptionError("--flows measures all groups: leave out GROUP")
         if find_spec("pyspark") is None:
             raise MissingPackageError("pyspark")
-    report = read_report(
-        cluster, prices, groups, mapping, measure=measure, writers=writers, best=True
+    report = order.sorted(
+        read_report(cluster, prices, groups, mapping, measure=measure, writers=writers, best=True)
     )
     if flow_options is not None:
         report = with_measured(report, flow_options, cluster, prices, mapping)
@@ -156,9 +212,9 @@ def audit(
         size = write_page(html, render_page(report, datetime.now(UTC)))
         sys.stderr.write(f"Wrote {html} ({size / 1e3:,.0f} kB)\n")
     if as_json:
-        print_json("audit", report)
+        print_json("audit", order.json(report))
     elif html is None:
-        show_report(report, stdout())
+        show_report(report, stdout(), order.top)
 
 
 def with_measured(
@@ -247,8 +303,8 @@ def interrupted() -> Iterator[Callable[[float], bool]]:
 # ---- The audit as tables: of 80 columns on a terminal, one line per group in pipes.
 
 
-def show_report(report: AuditReport, console: Console) -> None:
-    """Print the totals, the groups by cost, their next steps, and the assumptions."""
+def show_report(report: AuditReport, console: Console, top: int | None = None) -> None:
+    """Print the totals, the first ``top`` groups, their next steps, and the assumptions."""
     console.print(headline(report), style="bold")
     if not report.groups:
         console.print(NO_GROUPS)
@@ -258,19 +314,18 @@ def show_report(report: AuditReport, console: Console) -> None:
     for line in _total_lines(report, currency):
         console.print(line)
     console.print()
-    wide = console.width >= WIDE
-    shown = report.groups if wide else report.groups[:MAX_GROUPS]
+    wide = console.soft_wrap
+    shown = _listed(report, console, top)
     console.print(_wide_table(shown, currency) if wide else _narrow_table(shown, currency))
-    if hidden := len(report.groups) - len(shown):
-        console.print(f"... and {format_count(hidden, 'more group')}: use --html or --json")
+    _print_hidden(report, shown, console)
     if any(map(is_hypothetical, shown)):
         console.print("(...) hypothetical: the assignor is fixed, but leaders can move")
     if not wide:
-        _print_steps(report, console)
+        _print_steps(report, shown, console)
     for step in report.steps:
         if wide or step.kind not in RACK_STEPS:
             _print_step(step.text, step, console)
-    for right in rights(report.groups):
+    for right in rights(shown):
         console.print(f"Rights: {right}")
     if report.measured is not None:
         _print_measured(report.measured, currency, console)
@@ -282,6 +337,16 @@ def show_report(report: AuditReport, console: Console) -> None:
     for line in report.rates.assumptions:
         console.print(line)
     _print_faults(report, console)
+
+
+def _listed(report: AuditReport, console: Console, top: int | None) -> Sequence[GroupAudit]:
+    return report.groups[: top if top or console.soft_wrap else MAX_GROUPS]
+
+
+def _print_hidden(report: AuditReport, shown: Sequence[GroupAudit], console: Console) -> None:
+    if hidden := len(report.groups) - len(shown):
+        more = format_count(hidden, "more group")
+        console.print(f"... and {more}: --top {len(report.groups)} lists all")
 
 
 def headline(report: AuditReport) -> str:
@@ -385,6 +450,13 @@ def locality(row: GroupAudit, reads: CrossRackReads | None) -> str:
     return f"({share})" if reads is row.assignor and is_hypothetical(row) else share
 
 
+def locality_style(reads: CrossRackReads | None) -> str:
+    """Return the colour of a share: red if partitions are off-rack, green if all are local."""
+    if reads is None or not reads.partitions:
+        return ""
+    return "red" if reads.off_rack else "" if reads.unknown_partitions else "green"
+
+
 def cost(reads: CrossRackReads | None, currency: Currency) -> str:
     """Return the cost per month; ``+`` if racks are unknown for a part of the traffic."""
     if reads is None:
@@ -424,24 +496,29 @@ FIGURES = ("now", "assignor", "+ leaders")
 
 def _narrow_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
     shown = table(
-        Column("group\nclient, assignor", ratio=1, overflow="fold"),
+        "group\nclient, assignor",
         *(number(f"{name}\na month") for name in FIGURES),
-        expand=True,
     )
     for row in rows:
-        figures = (row.now, row.assignor, row.layout)
-        cells = (f"{locality(row, each)}\n{cost(each, currency)}".strip() for each in figures)
-        shown.add_row(title(row), *cells)
+        shown.add_row(
+            title(row),
+            *(
+                Text.assemble(
+                    (locality(row, reads), locality_style(reads)), "\n", cost(reads, currency)
+                )
+                for reads in (row.now, row.assignor, row.layout)
+            ),
+        )
     return shown
 
 
 def _wide_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
     shown = table(
-        *(Column(name, no_wrap=True) for name in ("group", "client, assignor")),
+        *("group", "client, assignor"),
         *map(number, ("members", "partitions")),
         *(number(f"local {name}") for name in FIGURES),
         *(number(f"a month {name}") for name in FIGURES),
-        Column("next step", no_wrap=True),
+        "next step",
     )
     for row in rows:
         figures = (row.now, row.assignor, row.layout)
@@ -460,9 +537,9 @@ def _wide_table(rows: Sequence[GroupAudit], currency: Currency) -> Table:
     return shown
 
 
-def _print_steps(report: AuditReport, console: Console) -> None:
-    """Print the steps of the cluster, then of the groups; leaders last, once for groups that are
-    laid out together."""
+def _print_steps(report: AuditReport, shown: Sequence[GroupAudit], console: Console) -> None:
+    """Print the steps of the cluster, then of the groups, once for all that have the same step;
+    leaders are last."""
     console.print()
     rows = [row for row in report.groups if row.steps]
     if not rows:
@@ -475,19 +552,15 @@ def _print_steps(report: AuditReport, console: Console) -> None:
     if first:
         # Their own steps say the same, group by group.
         rows = [row for row in rows if not row.rackless_members]
-    together: dict[NextStep, list[GroupAudit]] = {}
-    for row in rows[:MAX_STEPS]:
-        for step in row.steps:
-            if step.kind is StepKind.MOVE_LEADERS:
-                together.setdefault(step, []).append(row)
-            else:
-                _print_step(f"{row.group}: {step.text}", step, console)
-    for step, of_step in together.items():
-        then = "then " if any(len(row.steps) > 1 for row in of_step) else ""
-        names = format_list([row.group for row in of_step])
-        _print_step(f"{names}: {then}{step.text}", step, console)
-    if len(rows) > MAX_STEPS:
-        more = format_count(len(rows) - MAX_STEPS, "more group")
+    limit = min(MAX_STEPS, len(shown))
+    steps = [*join_steps((row.group, step) for row in rows[:limit] for step in row.steps)]
+    several = {row.group for row in rows if len(row.steps) > 1}
+    # Stable: other steps stay in order.
+    for names, step in sorted(steps, key=lambda each: each[1].kind is StepKind.MOVE_LEADERS):
+        last = step.kind is StepKind.MOVE_LEADERS and several.intersection(names)
+        _print_step(f"{format_list(names)}: {'then ' if last else ''}{step.text}", step, console)
+    if len(rows) > limit:
+        more = format_count(len(rows) - limit, "more group")
         console.print(f"Steps for {more}: use --html or --json")
 
 
@@ -552,45 +625,40 @@ def _print_faults(report: AuditReport, console: Console) -> None:
 # ---- `rackward groups list`.
 
 
-def show_groups(report: AuditReport, console: Console) -> None:
-    """Print a line for each group."""
+def show_groups(report: AuditReport, console: Console, top: int | None = None) -> None:
+    """Print a line for each group, or for the first ``top`` ones."""
     if not report.groups:
         console.print(NO_GROUPS)
     else:
-        console.print(_list_table(report, wide=console.width >= WIDE))
+        shown = _listed(report, console, top)
+        console.print(_list_table(shown, Currency(report.currency), share=console.soft_wrap))
+        _print_hidden(report, shown, console)
     _print_faults(report, console)
 
 
-def _list_table(report: AuditReport, *, wide: bool) -> Table:
-    currency = Currency(report.currency)
-    figures: tuple[str, ...] = (
-        *("members", "partitions", "local", "off rack", "unknown"),
-        *("local share", "across a day", "cost a month"),
+def _list_table(rows: Sequence[GroupAudit], currency: Currency, *, share: bool) -> Table:
+    """Return the table of groups; ``share``: with the share of local partitions."""
+    shown = table(
+        *("group", "assignor"),
+        *map(number, ("members", "partitions", "local", "off rack", "unknown")),
+        *([number("local share")] if share else []),
+        *map(number, ("across\na day", "cost\na month")),
     )
-    if wide:
-        shown = table(
-            *(Column(name, no_wrap=True) for name in ("group", "assignor")), *map(number, figures)
-        )
-    else:
-        figures = (
-            "mem-\nbers", "parti-\ntions", "lo-\ncal", "off\nrack", "un-\nknown",
-            "across\na day", "cost\na month",
-        )  # fmt: skip
-        name = Column("group\nclient, assignor", ratio=1, overflow="fold")
-        shown = table(name, *map(number, figures), expand=True)
-    for row in report.groups:
-        cells: tuple[str, ...] = ()
+    for row in rows:
+        cells: tuple[str | Text, ...] = ()
         if row.now is not None:
+            style = locality_style(row.now)
             cells = (
                 f"{row.members or 0:,}",
                 f"{row.partitions:,}",
-                f"{row.now.local:,}",
-                f"{row.now.off_rack:,}",
+                Text(f"{row.now.local:,}", style="" if row.now.off_rack else style),
+                Text(f"{row.now.off_rack:,}", style=style if row.now.off_rack else ""),
                 f"{row.now.unknown_partitions:,}",
-                *((locality(row, row.now),) if wide else ()),
+                *((locality(row, row.now),) if share else ()),
                 bytes_a_day(row.now.crossing),
                 cost(row.now, currency),
             )
-        names = (row.group, "; ".join(notes(row)) or client_text(row)) if wide else (title(row),)
-        shown.add_row(*names, *cells)
+        reason = "; ".join(notes(row))
+        client = Text(escape_controls(reason or client_text(row)), "yellow" if reason else "dim")
+        shown.add_row(Text(escape_controls(row.group), style="bold"), client, *cells)
     return shown

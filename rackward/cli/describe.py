@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -18,6 +18,7 @@ from placement_core import InvalidOptionError, TopicPartition
 from placement_core.audit import Finding, Kind
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.cli import options
+from rackward.cli.completion import complete_topics
 from rackward.cli.options import ClusterOptions
 from rackward.cli.output import escape_controls, number, print_json, rack_name, stdout, table, text
 from rackward.cli.plan_output import (
@@ -44,12 +45,13 @@ from rackward.topics.health import (
     read_throttle_findings,
 )
 from rackward.topics.pending_replicas import layout_with_placeholders
-from rackward.units import format_count, rackless_last
+from rackward.units import format_count, matches_name, rackless_last
 
 EPILOG = """
 \b
 Examples:
   rackward topics describe orders
+  rackward topics describe 'orders-*' --sort partitions --top 10
   rackward topics describe --unhealthy
 
 A partition is unhealthy if it has no leader, has fewer replicas in sync than min.insync.replicas,
@@ -60,6 +62,8 @@ Exit status: 0 success, also if there are problems; 2 error (reason on stderr).
 
 """
 
+MAX_TOPICS = 40
+"""Maximum number of topics on a terminal without --top; pipes and JSON have all."""
 _MAX_FINDINGS = 6
 _MAX_RACKS = 4
 _MAX_RACKS_LENGTH = 12
@@ -174,27 +178,47 @@ class TopicsDescription(msgspec.Struct, frozen=True, kw_only=True):
 RESULTS = (TopicsDescription,)
 
 
+class TopicColumn(StrEnum):
+    """The columns by which topics can be sorted."""
+
+    TOPIC = "topic"
+    PARTITIONS = "partitions"
+    REPLICAS = "replicas"
+    UNHEALTHY = "unhealthy"
+
+
+_ORDERS: Mapping[TopicColumn, Callable[[DescribedTopic], Any]] = {
+    TopicColumn.TOPIC: lambda topic: topic.name,
+    TopicColumn.PARTITIONS: lambda topic: -len(topic.partitions),
+    TopicColumn.REPLICAS: lambda topic: -sum(len(each.replicas) for each in topic.partitions),
+    TopicColumn.UNHEALTHY: lambda topic: -topic.unhealthy,
+}
+
+
 def describe(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC", help="Names of the topics. Default: all topics."),
-    ] = None,
-    *,
-    match: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX", help="Only topics whose name contains a match; ^ and $ anchor it."
+        typer.Argument(
+            metavar="TOPIC",
+            help="Topics; * matches any characters. Default: all topics.",
+            autocompletion=complete_topics,
         ),
     ] = None,
+    *,
     unhealthy: Annotated[
         bool, typer.Option("--unhealthy", help="Only unhealthy topics and partitions.")
     ] = False,
     internal: Annotated[
         bool, typer.Option("--internal", help="Include Kafka's internal topics.")
     ] = False,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Maximum number of topics to list; 0: no limit.")
-    ] = 40,
+    sort: Annotated[
+        TopicColumn | None,
+        typer.Option(
+            help="Sort topics: by name, or by a figure from the largest. Default: unhealthy ones "
+            "first, then by name."
+        ),
+    ] = None,
+    top: options.Top = None,
     all_partitions: options.AllPartitions = False,
     as_json: options.Json = False,
     cluster: ClusterOptions,
@@ -204,27 +228,25 @@ def describe(
     Topics are listed one per line, unhealthy ones first. Partitions are listed if topics are named
     or with --unhealthy, up to 60; --all-partitions lists them all.
     """
-    try:
-        pattern = None if match is None else re.compile(match)
-    except re.error as error:
-        raise InvalidOptionError(f"--match {match}: not a regular expression: {error}") from error
     with cluster.connect() as admin:
         description = _read_description(
             admin,
             cluster.properties(),
             topics or [],
-            pattern,
             internal=internal,
             unhealthy=unhealthy,
         )
+    if sort is not None:
+        ordered = sorted(description.topics, key=_ORDERS[sort])
+        description = msgspec.structs.replace(description, topics=tuple(ordered))
     if as_json:
         shown = description.only_unhealthy() if unhealthy else description
-        print_json("topics describe", shown)
+        print_json("topics describe", msgspec.structs.replace(shown, topics=shown.topics[:top]))
     else:
         show_description(
             description,
             stdout(),
-            limit=limit,
+            top=top,
             all_partitions=all_partitions,
             named=bool(topics),
             only_unhealthy=unhealthy,
@@ -234,16 +256,21 @@ def describe(
 def _read_description(
     admin: AdminConnection,
     properties: Mapping[str, object],
-    names: Collection[str],
-    pattern: re.Pattern[str] | None,
+    patterns: Collection[str],
     *,
     internal: bool,
     unhealthy: bool,
 ) -> TopicsDescription:
-    state = read_state(admin, names or None, internal=internal or bool(names), reassignments=False)
-    check_topics(state, names)
-    if pattern is not None:
-        state = state.only([name for name in state.topics if pattern.search(name)])
+    named = {name for name in patterns if "*" not in name}
+    state = read_state(
+        admin,
+        named if named and len(named) == len(set(patterns)) else None,
+        internal=internal or bool(named),
+        reassignments=False,
+    )
+    check_topics(state, named)
+    if patterns:
+        state = state.only([*named, *_matching(state, set(patterns) - named, internal=internal)])
     not_shown = []
     try:
         state = state.with_reassignments(read_reassignments(admin))
@@ -264,6 +291,18 @@ def _read_description(
     health = replace(health, findings=(*throttled, *health.findings))
     names = listed_topics(state, health, unhealthy=unhealthy)
     return description_of(state, health, min_isr, names, not_shown, targets)
+
+
+def _matching(state: ClusterState, patterns: Collection[str], *, internal: bool) -> Iterator[str]:
+    """Yield the topics that the patterns match. Raises InvalidOptionError if one matches none."""
+    names = [name for name in state.topics if internal or name not in state.internal]
+    for pattern in patterns:
+        matching = [name for name in names if matches_name(name, pattern)]
+        if not matching:
+            raise InvalidOptionError(
+                f"topic {pattern}: no topic matches it, or this user may not describe any"
+            )
+        yield from matching
 
 
 def description_of(
@@ -347,28 +386,27 @@ def show_description(
     description: TopicsDescription,
     console: Console,
     *,
-    limit: int,
+    top: int | None,
     all_partitions: bool,
     named: bool,
     only_unhealthy: bool,
 ) -> None:
     """Print brokers, then topics, then partitions if they are few.
 
-    ``named``: the topics were named on the command line. ``limit`` is the maximum number of
-    topics; 0: all.
+    ``named``: the topics were named on the command line. ``top`` is the maximum number of topics;
+    None: as many as a screen has room for, or all in a pipe.
     """
     console.print(_headline(description), style="bold")
     console.print()
     if not named:
         console.print(_broker_table(description))
         console.print()
-    topics = description.topics[:limit] if limit else description.topics
+    topics = description.topics[: top if top or console.soft_wrap else MAX_TOPICS]
     if topics:
-        # In a pipe, a topic is one line.
-        console.print(_topic_table(description, topics, "\n" if console.is_terminal else ", "))
+        console.print(_topic_table(description, topics))
         console.print()
     if hidden := len(description.topics) - len(topics):
-        console.print(f"... and {hidden:,} more topics: --limit 0 lists all, --match selects\n")
+        console.print(f"... and {hidden:,} more topics: --top {hidden + len(topics)} lists all\n")
     if only_unhealthy:
         topics = description.only_unhealthy().topics
     count = sum(len(topic.partitions) for topic in topics)
@@ -429,12 +467,10 @@ def _broker_table(description: TopicsDescription) -> Table:
     return rows
 
 
-def _topic_table(
-    description: TopicsDescription, topics: Sequence[DescribedTopic], separator: str
-) -> Table:
+def _topic_table(description: TopicsDescription, topics: Sequence[DescribedTopic]) -> Table:
     racks = [each.rack for each in description.racks if each.rack is not None]
     by_rack = racks and len(racks) <= _MAX_RACKS and sum(map(len, racks)) <= _MAX_RACKS_LENGTH
-    headings = ["parti-\ntions", "repli-\ncas", "min in\nsync"]
+    headings = ["partitions", "replicas", "min in\nsync"]
     if by_rack:
         headings.append("leaders in\n" + " / ".join(racks))
     rows = table("topic", *map(number, headings), "notes")
@@ -452,11 +488,11 @@ def _topic_table(
                 for each in topic.partitions
             )
             cells.append(" / ".join(str(leaders[rack]) for rack in racks))
-        rows.add_row(topic.name, *cells, _notes_text(topic, separator))
+        rows.add_row(topic.name, *cells, _notes_text(topic))
     return rows
 
 
-def _notes_text(topic: DescribedTopic, separator: str) -> Text:
+def _notes_text(topic: DescribedTopic) -> Text:
     notes = Counter(note for partition in topic.partitions for note in partition.notes)
     count = len(topic.partitions)
     parts = [
@@ -465,14 +501,14 @@ def _notes_text(topic: DescribedTopic, separator: str) -> Text:
         if notes[note]
     ]
     unhealthy = any(note in UNHEALTHY for note in notes)
-    return Text(separator.join(parts) or "healthy", style="red" if unhealthy else "")
+    return Text("\n".join(parts) or "healthy", style="red" if unhealthy else "")
 
 
 def _partition_table(description: TopicsDescription, topics: Sequence[DescribedTopic]) -> Table:
     shown = [topic for topic in topics if topic.partitions]
     several = len(shown) > 1
     racks = {broker.id: broker.rack for broker in description.brokers}
-    headings = (number("parti-\ntion"), number("leader"), "replicas", "not in\nsync", "notes")
+    headings = (number("partition"), number("leader"), "replicas", "not in\nsync", "notes")
     rows = table(*(["topic"] if several else []), *headings)
     for topic in shown:
         for index, each in enumerate(topic.partitions):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Annotated
-
 import msgspec
-import typer
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from assignors.explain import RemedyKind, partition_ranges
@@ -34,8 +30,8 @@ from rackward.groups.explain import (
     explain_live_group,
 )
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import find_groups, list_matching_groups
-from rackward.kafka import AdminConnection, read_state
+from rackward.groups.readers import find_groups, match_groups
+from rackward.kafka import read_state
 from rackward.kafka.groups import SHARE, STREAMS
 from rackward.kafka.tolerant_reader import TolerantReader
 from rackward.units import format_count
@@ -84,10 +80,7 @@ RESULTS = (GroupExplanation, Explanations)
 
 
 def explain(
-    groups: Annotated[
-        list[str],
-        typer.Argument(metavar="GROUP...", help="Consumer groups; * matches any characters."),
-    ],
+    groups: options.Groups,
     *,
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
@@ -103,7 +96,7 @@ def explain(
     progress = step_reporter(stderr())
     with cluster.connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        names, optional = _match(admin, brokers, groups)
+        names, optional = match_groups(admin, brokers, groups)
         found = find_groups(admin, brokers, names)
         reader = TolerantReader(admin)
         selectors = reader.replica_selectors(sorted(brokers))
@@ -132,26 +125,6 @@ def explain(
         stderr().print(f"Not explained: {each.reason}", style="yellow")
     for fault in reader.faults:
         stderr().print(f"Assumed that consumers read from leaders: {fault}", style="yellow")
-
-
-def _match(
-    admin: AdminConnection, brokers: Collection[int], groups: Sequence[str]
-) -> tuple[list[str], frozenset[str]]:
-    """Return the names of the groups, sorted, and those that only a pattern matches.
-
-    Raises InvalidOptionError if a pattern matches none, and AdminError.
-    """
-    exact = {name for name in groups if "*" not in name}
-    matched: set[str] = set()
-    for pattern in sorted(set(groups) - exact):
-        listed = list_matching_groups(admin, brokers, [pattern])
-        if not listed:
-            raise InvalidOptionError(
-                f"group {pattern}: no group matches it, or this user may not describe any: see "
-                "rackward groups list"
-            )
-        matched.update(group.id for group in listed)
-    return sorted(exact | matched), frozenset(matched - exact)
 
 
 # ---- The explanation as text of 80 columns.
@@ -192,9 +165,10 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     counts = f"{group.off_rack:,} of {format_count(group.partitions, 'partition')} off-rack"
     if unknown:
         counts += f", {unknown:,} unknown"
+    colour = "red" if group.off_rack else "" if unknown else "green"
     console.print(
         f"Locality now    {_locality(group.off_rack, unknown, group.partitions)}  {counts}",
-        style="bold",
+        style=f"bold {colour}",
     )
     at_best = _locality(group.optimum, group.unknown_at_best, group.partitions)
     console.print(
@@ -221,7 +195,8 @@ def show_explanation(group: GroupExplanation, console: Console, mapping: str | N
     if not group.findings:
         console.print("Every partition is read in its member's rack.")
         return
-    console.print(_finding_table(group, wide=console.soft_wrap))
+    console.print("Partitions that are not read locally, and remedies", style="bold")
+    console.print(_findings(group))
     for line in _recommended_commands(group, mapping):
         # Without wrapping, so that commands can be copied.
         console.print(line, soft_wrap=True)
@@ -235,24 +210,20 @@ def _locality(off_rack: int, unknown: int, partitions: int) -> str:
     return f"{100 * share:5.1f} %"
 
 
-def _finding_table(group: GroupExplanation, *, wide: bool) -> Table:
-    """Return the table of findings; ``wide``: as wide as its text, else as the terminal."""
-    rows = table(
-        number("parti-\ntions"),
-        Column("why they are not read locally", ratio=1, overflow="fold"),
-        Column("remedies", ratio=1),
-        expand=not wide,
-    )
-    for index, finding in enumerate(group.findings):
-        if index:
-            rows.add_row()
-        reason = Text(_sentence(finding.why))
+def _findings(group: GroupExplanation) -> Table:
+    """Return each reason with its partitions and remedies, beside the number of partitions."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in group.findings:
+        lines = Text(_sentence(finding.why))
         # The index of docs/audit.md.
-        reason.append(f" ({finding.reason.value})", style="dim")
-        reason.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
-        remedies = "\nOr: ".join(_sentence(remedy.text) for remedy in finding.remedies)
-        rows.add_row(text(finding.count), reason, remedies)
-    return rows
+        lines.append(f" ({finding.reason.value})", style="dim")
+        lines.append("\n" + "\n".join(_partition_lines(finding)), style="dim")
+        for index, remedy in enumerate(finding.remedies):
+            lines.append(f"\n{'Or: ' if index else ''}{_sentence(remedy.text)}")
+        grid.add_row(text(finding.count), lines)
+    return grid
 
 
 def _partition_lines(finding: FindingRow) -> list[str]:

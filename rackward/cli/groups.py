@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-import typer
 
 from placement_core import InvalidOptionError
 from rack_traffic.advice import assigned_by_rackward
 from rackward.cli import explain as groups_explain
 from rackward.cli import options
-from rackward.cli.audit import read_report, show_groups
+from rackward.cli.audit import GroupOrder, read_report, show_groups
 from rackward.cli.commands import command_group
 from rackward.cli.options import ClusterOptions, PriceOptions, RunOptions
-from rackward.cli.output import confirm, print_json, require_confirmation, stdout, table_console
+from rackward.cli.output import (
+    confirm,
+    print_json,
+    require_confirmation,
+    stderr,
+    stdout,
+    table_console,
+)
 from rackward.groups.audit_report import AuditReport
 from rackward.groups.explain import check_explainable, explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import leader_advice
-from rackward.groups.readers import find_groups
+from rackward.groups.readers import find_groups, match_groups
 from rackward.groups.rebalance import request_rebalance, wait_until_stable
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import Group
 from rackward.kafka.tolerant_reader import TolerantReader
-from rackward.units import format_count
+from rackward.units import format_count, format_list
 
 app = command_group(
     "List consumer groups, explain why they read from other racks, and rebalance them."
@@ -50,17 +55,18 @@ Exit status: 0 success; 2 error (reason on stderr).
 def list_groups(
     groups: options.GroupNames = None,
     *,
+    order: GroupOrder,
     prices: PriceOptions,
     mapping: options.RackMapping = None,
     as_json: options.Json = False,
     cluster: ClusterOptions,
 ) -> None:
     """List consumer groups, sorted by what they read across racks."""
-    report = read_report(cluster, prices, groups, mapping, best=False)
+    report = order.sorted(read_report(cluster, prices, groups, mapping, best=False))
     if as_json:
-        print_json("groups list", report)
+        print_json("groups list", order.json(report))
     else:
-        show_groups(report, stdout())
+        show_groups(report, stdout(), order.top)
 
 
 app.command("explain", epilog=groups_explain.EPILOG, results=groups_explain.RESULTS)(
@@ -73,11 +79,11 @@ REBALANCE_EPILOG = """
 \b
 Examples:
   rackward groups rebalance billing --dry-run
-  rackward groups rebalance billing --yes
+  rackward groups rebalance billing 'team-a-*' --yes
 
 For groups that are assigned by the racks of leaders, after leaders have moved (leaders apply).
-Other groups are refused, since their assignors ignore leader racks; the error says what helps
-instead.
+The assignors of other groups ignore leader racks: one that is named is refused, and those that a
+pattern matches are named on stderr, with what helps instead.
 
 A member without topics joins the group and leaves it at once, so that the members rejoin: one
 rebalance, with the same members and the same leader. Members of a cooperative assignor keep reading
@@ -99,50 +105,84 @@ class Rebalance(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-@app.command("rebalance", epilog=REBALANCE_EPILOG, results=(Rebalance,))
+class Rebalances(msgspec.Struct, frozen=True):
+    """Several groups, or those that a pattern matches. One name gives a `Rebalance`."""
+
+    groups: list[Rebalance]
+
+
+@app.command("rebalance", epilog=REBALANCE_EPILOG, results=(Rebalance, Rebalances))
 def rebalance(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the consumer group.")],
+    groups: options.Groups,
     *,
     mapping: options.RackMapping = None,
     run: RunOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Request a rebalance of a group that is assigned by the racks of leaders.
+    """Request a rebalance of groups that are assigned by the racks of leaders.
 
-    Waits until the group is stable again and shows its locality before and after.
+    Waits until each group is stable again and shows its locality before and after.
     """
     require_confirmation(run)
     host_racks = HostRacks.parse_option("--mapping", mapping)
     console = table_console(run.as_json)
     with cluster.connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        live = check_explainable(group, find_groups(admin, brokers, [group]).get(group))
-        if not assigned_by_rackward(live):
-            raise InvalidOptionError(f"group {group}: {leader_advice(live)}")
         selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
-        off_rack, optimum, partitions = _locality(admin, live, host_racks, selectors)
-        console.print(
-            f"Group {group}: {off_rack:,} of {format_count(partitions, 'partition')} off-rack, "
-            f"{optimum:,} at best."
-        )
-        result = Rebalance(group, run.dry_run, partitions, off_rack, optimum)
-        if run.dry_run:
-            console.print("Dry run: nothing was changed.")
+        found: list[tuple[Group, Rebalance]] = []
+        for live in _follow_leaders(admin, brokers, groups):
+            off_rack, optimum, partitions = _locality(admin, live, host_racks, selectors)
+            console.print(
+                f"Group {live.id}: {off_rack:,} of {format_count(partitions, 'partition')} "
+                f"off-rack, {optimum:,} at best."
+            )
+            found.append((live, Rebalance(live.id, run.dry_run, partitions, off_rack, optimum)))
+        results = [result for _, result in found]
+        if run.dry_run or not found:
+            console.print("Dry run: nothing was changed." if found else "Nothing to rebalance.")
         else:
-            confirm(f"Rebalance {format_count(len(live.members), 'member')} of {group}?", run.yes)
-            began = time.monotonic()
-            request_rebalance(admin, cluster.connect, live)
-            live = wait_until_stable(admin, group, max(cluster.timeout, REBALANCE_SECONDS))
-            seconds = round(time.monotonic() - began, 1)
-            off_rack, _, partitions = _locality(admin, live, host_racks, selectors)
-            result = msgspec.structs.replace(result, off_rack_after=off_rack, seconds=seconds)
+            members = format_count(sum(len(live.members) for live, _ in found), "member")
+            confirm(f"Rebalance {members} of {format_list([g.id for g, _ in found])}?", run.yes)
+            results = []
+            for live, result in found:
+                began = time.monotonic()
+                request_rebalance(admin, cluster.connect, live)
+                stable = wait_until_stable(admin, live.id, max(cluster.timeout, REBALANCE_SECONDS))
+                seconds = round(time.monotonic() - began, 1)
+                off_rack, _, partitions = _locality(admin, stable, host_racks, selectors)
+                results.append(
+                    msgspec.structs.replace(result, off_rack_after=off_rack, seconds=seconds)
+                )
+                console.print(
+                    f"Rebalanced {live.id}: {off_rack:,} of "
+                    f"{format_count(partitions, 'partition')} off-rack.",
+                    style="green",
+                )
     if run.as_json:
-        print_json("groups rebalance", result)
-    if not run.dry_run:
-        console.print(
-            f"Rebalanced: {off_rack:,} of {format_count(partitions, 'partition')} off-rack.",
-            style="green",
-        )
+        single = len(groups) == 1 and "*" not in groups[0]
+        print_json("groups rebalance", results[0] if single else Rebalances(results))
+
+
+def _follow_leaders(
+    admin: AdminConnection, brokers: Mapping[int, str | None], patterns: Sequence[str]
+) -> Iterator[Group]:
+    """Yield the groups that assign by the racks of leaders.
+
+    Another one is an error if it is named, and a line on stderr if a pattern matches it.
+    """
+    names, optional = match_groups(admin, brokers, patterns)
+    found = find_groups(admin, brokers, names)
+    for name in names:
+        try:
+            live = check_explainable(name, found.get(name))
+            if not assigned_by_rackward(live):
+                raise InvalidOptionError(f"group {name}: {leader_advice(live)}")
+        except InvalidOptionError as error:
+            if name not in optional:
+                raise
+            stderr().print(f"Not rebalanced: {error}", style="yellow")
+        else:
+            yield live
 
 
 def _locality(

@@ -86,11 +86,10 @@ the same groups and options.
 Needs Read on the groups and Describe on their topics; Read on --worker-group. If it stops, the
 groups go on with another leader. Run two for availability. See docs/leading.md.
 
-Runs until Ctrl-C. On a terminal it shows the groups whenever they change; elsewhere it only logs to
-stderr: /status of --health has the groups. A group that is named and does not exist is a warning;
-it is led from its first consumer on. Exit status: 0 with --dry-run; 1 declined at the prompt; 2
-error (reason on stderr), and with --dry-run a named group that is not found within 5 s; 130 stopped
-with Ctrl-C.
+Runs until Ctrl-C, and logs to stderr; /status of --health has the groups. A group that is named and
+does not exist is a warning; it is led from its first consumer on. Exit status: 0 with --dry-run; 1
+declined at the prompt; 2 error (reason on stderr), and with --dry-run a named group that is not
+found within 5 s; 130 stopped with Ctrl-C.
 
 With --json, a line for each change of a group: event status; with --dry-run, event plan.
 """
@@ -146,10 +145,7 @@ class LeadRow(msgspec.Struct, frozen=True, kw_only=True):
 
 @app.command(epilog=EPILOG, results=(LeadRow,))
 def lead(
-    groups: Annotated[
-        list[str],
-        typer.Argument(metavar="GROUP", help="Consumer groups; * matches any characters."),
-    ],
+    groups: options.Groups,
     *,
     protocol: Annotated[
         list[str] | None,
@@ -247,7 +243,7 @@ def lead(
                 "no such group: group=%s; check the name: it is led from its first consumer on",
                 sanitize(name, 249),
             )
-        show_status(it, as_json=run.as_json)
+        watch(it, as_json=run.as_json)
 
 
 def missing_groups(admin: AdminConnection, names: Collection[str], seconds: float) -> list[str]:
@@ -443,24 +439,20 @@ def planned_action(group: Group | None, lead_options: LeadOptions) -> tuple[str,
     return _take_over(group, lead_options)
 
 
-def show_status(leader: GroupLeader, as_json: bool) -> None:
-    """Show the groups whenever they change, until a signal: on a terminal, or as JSON.
+def watch(leader: GroupLeader, as_json: bool) -> None:
+    """Wait for a signal; with ``as_json``, print a line for each change of a group.
 
     Raises CredentialsError if authentication fails, also after the properties were read again.
     """
     shown: tuple[LeadStatus, ...] = ()
-    console = stdout()
     while True:
         status = leader.status()
-        if status != shown:
-            if as_json:
-                for group in set(status) - set(shown):
-                    print_json_line("lead", "status", group_status(group))
-                for name in {each.group for each in shown} - {each.group for each in status}:
-                    gone = LeadStatus(name, HANDED_OVER, "another process is to lead it")
-                    print_json_line("lead", "status", group_status(gone))
-            elif console.is_terminal:
-                show_rows([group_status(group) for group in status], console)
+        if as_json:
+            for group in set(status) - set(shown):
+                print_json_line("lead", "status", group_status(group))
+            for name in {each.group for each in shown} - {each.group for each in status}:
+                gone = LeadStatus(name, HANDED_OVER, "another process is to lead it")
+                print_json_line("lead", "status", group_status(gone))
             shown = status
         if leader.failure is not None:
             raise leader.failure
@@ -485,7 +477,7 @@ def group_status(status: LeadStatus) -> LeadRow:
 
 
 def show_rows(rows: Sequence[LeadRow], console: Console) -> None:
-    """Print groups as a table in pipes; on a terminal as lines below each name, which is whole."""
+    """Print plans as a table in pipes; on a terminal as lines below each name, which is whole."""
     if console.soft_wrap:
         console.print(_table(rows))
         return
@@ -509,20 +501,15 @@ def _lines(row: LeadRow) -> Iterator[str]:
         )
         known = ", ".join(f"{count:,} {name}" for count, name in counts if count is not None)
         figures.append(f"{format_count(row.partitions, 'partition')}: {known}")
-    if row.last_rebalance:
-        figures.append(f"rebalanced {row.last_rebalance}")
     yield "; ".join(figures)
     yield from filter(None, (row.action, row.reason))
 
 
 def _table(rows: Sequence[LeadRow]) -> Table:
-    headings = ("Members", "Partitions", "Local", "Off-rack", "Unknown", "At best")
-    planned = any(row.action for row in rows)
-    last = ("Action", "Note") if planned else ("Last rebalance", "Note")
-    shown = table("Group", "State", "Assignor", *map(number, headings), *last)
+    headings = ("members", "partitions", "local", "off-rack", "unknown", "at best")
+    shown = table("group", "state", "assignor", *map(number, headings), "action", "note")
     for row in rows:
         counts = (row.members, row.partitions, row.local, row.off_rack, row.unknown, row.optimum)
-        more = (row.action if planned else row.last_rebalance, row.reason)
-        cells = (row.group, row.state, row.protocol, *counts, *more)
-        shown.add_row(*("-" if cell in (None, "") else text(cell) for cell in cells))
+        cells = (row.group, row.state, row.protocol, *counts, row.action, row.reason)
+        shown.add_row(*map(text, cells))
     return shown

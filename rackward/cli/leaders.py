@@ -108,10 +108,10 @@ def _run(name: str, path: str, plan: Plan, run: LeadersRunOptions, cluster: Clus
         )
         if run.dry_run or run.as_json:
             return
-        for group in _following_groups(admin, plan, view.racks()):
-            rebalance = command("groups", "rebalance", group)
+        if groups := _following_groups(admin, plan, view.racks()):
+            rebalance = command("groups", "rebalance", *groups)
             table_console(run.as_json).print(
-                f"The group assigns by the new leaders at its next rebalance. Now: {rebalance}",
+                f"Groups assign by the new leaders at their next rebalance. Now: {rebalance}",
                 soft_wrap=True,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -23,6 +24,7 @@ from rack_traffic.advice import command
 from rack_traffic.errors import MissingPackageError
 from rack_traffic.writers import ALL_TOPICS, parse_writers
 from rackward.cli import options
+from rackward.cli.completion import complete_groups
 from rackward.cli.live import step_reporter
 from rackward.cli.options import ClusterOptions, LocatorOptions, TopicOptions
 from rackward.cli.output import stderr
@@ -31,10 +33,12 @@ from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
     Readers,
+    check_readers,
+    find_groups,
+    match_groups,
     may_read_followers,
     parse_readers,
     rackless_members,
-    read_groups,
     read_leader_bytes,
     readers_of_groups,
 )
@@ -49,16 +53,17 @@ from rackward.units import format_count, format_list
 EPILOG = """
 \b
 Examples:
-  rackward leaders plan --group billing -o leaders.json
+  rackward leaders plan billing 'team-a-*' -o leaders.json
   rackward leaders plan --topics orders --readers a=2,b=1 -o leaders.json
-  rackward leaders plan --group billing --writers a=6,b=3,c=1 -o plan.json
-  rackward leaders plan --group billing --writers-from tables -o plan.json
+  rackward leaders plan billing --writers a=6,b=3,c=1 -o plan.json
+  rackward leaders plan billing --writers-from tables -o plan.json
 
 Groups of rackward's assignors follow when leaders move: their figures are those of a balanced,
 leader-rack-aware assignment. All other groups keep their partitions: leaders go to the members that
 own them. --assignment sets one of the two for all groups. For current assignments, only leaders
 whose partition becomes local move, and no broker gets more than twice the mean of leaders
-(--max-imbalance). See docs/leader-layouts.md.
+(--max-imbalance). With a pattern, such as 'team-a-*', groups without subscribed members are named
+on stderr. See docs/leader-layouts.md.
 
 Exit status: 0 success (also if there is nothing to change); 2 error (reason on stderr).
 """
@@ -108,16 +113,20 @@ _MEASURED = "measured"
 
 
 def plan(
-    *,
-    group: Annotated[
+    groups: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="A consumer group; may be repeated."),
+        typer.Argument(
+            metavar="GROUP",
+            help="Consumer groups; * matches any characters.",
+            autocompletion=complete_groups,
+        ),
     ] = None,
+    *,
     readers: Annotated[
         str | None,
         typer.Option(
             metavar="RACK=N,...",
-            help="Instead of --group: the number of consumers of --topics in each rack.",
+            help="Instead of GROUP: the number of consumers of --topics in each rack.",
         ),
     ] = None,
     mapping: options.RackMapping = None,
@@ -204,14 +213,14 @@ def plan(
     the plan has the one with the most even leaders per broker, then the fewest changes; with
     current assignments, the fewest changes come first. Leaders that gain nothing do not move.
     """
-    if bool(group) == (readers is not None):
-        raise InvalidOptionError("specify --group (repeatable) or --readers")
+    if bool(groups) == (readers is not None):
+        raise InvalidOptionError("give either GROUP or --readers")
     if readers is not None and topics.topics is None:
         raise InvalidOptionError("--readers needs --topics: give the topics that they read")
-    if mapping is not None and not group:
-        raise InvalidOptionError("--mapping is for the members of groups: give --group")
-    if assignment is not None and not group:
-        raise InvalidOptionError("--assignment is that of groups: give --group")
+    if mapping is not None and not groups:
+        raise InvalidOptionError("--mapping is for the members of groups: give GROUP")
+    if assignment is not None and not groups:
+        raise InvalidOptionError("--assignment is that of groups: give GROUP")
     if max_byte_imbalance is not None and weights is not Weights.BYTES:
         raise InvalidOptionError("--max-byte-imbalance needs --weights bytes")
     if writers_cluster is not None and writers_from is None:
@@ -226,11 +235,12 @@ def plan(
         progress("Reading topics")
         state = read_state(admin)
         chosen = topics.match(state.topics)
+        names: list[str] = []
         if consumers is not None:
             found = Readers((ConsumerDemand("--readers", chosen, consumers),))
         else:
             progress("Reading groups")
-            found = _read_readers(admin, state, group or [], host_racks, assignment)
+            found, names = _read_readers(admin, state, groups or [], host_racks, assignment)
         read_topics = found.topics & chosen
         if not read_topics:
             raise InvalidOptionError(
@@ -268,7 +278,7 @@ def plan(
         view,
         created_at=format_now(),
         options={
-            "groups": list(group or []),
+            "groups": names,
             "readers": {
                 f"{demand.name} in {rack or '?'}": count
                 for demand in found.demands
@@ -314,11 +324,23 @@ def plan(
 def _read_readers(
     admin: AdminConnection,
     state: ClusterState,
-    names: Sequence[str],
+    patterns: Sequence[str],
     host_racks: HostRacks,
     assignment: AssignmentKind | None,
-) -> Readers:
-    groups = read_groups(admin, state, list(dict.fromkeys(names)))
+) -> tuple[Readers, list[str]]:
+    """Return the readers and the names of their groups, without those that brokers do not tell the
+    readers of, unless they are named."""
+    brokers = state.view.racks()
+    names, optional = match_groups(admin, brokers, patterns)
+    described = find_groups(admin, brokers, names)
+    groups = []
+    for name in names:
+        try:
+            groups.append(check_readers(name, described.get(name)))
+        except InvalidOptionError as error:
+            if name not in optional:
+                raise
+            stderr().print(f"Not planned: {error}", style="yellow")
     if rackless := sum(len(rackless_members(group, host_racks)) for group in groups):
         stderr().print(
             f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "
@@ -341,7 +363,7 @@ def _read_readers(
             f"({format_list(hidden)}): grant this user Describe on them",
             style="yellow",
         )
-    return readers
+    return readers, [group.id for group in groups]
 
 
 def writer_demands(
@@ -405,9 +427,11 @@ def across_notes(layout: LeaderLayout) -> Iterator[str]:
 
 def unmet_notes(layout: LeaderLayout, view: ClusterView) -> Iterator[str]:
     """Yield a sentence for each reason of each group."""
+    counts: Counter[tuple[str, str]] = Counter()
     for unmet in layout.unmet:
-        count = format_count(len(unmet.partitions), "partition")
-        yield f"{unmet.name}: {count} not local: {_reason(unmet, layout, view)}."
+        counts[unmet.name, _reason(unmet, layout, view)] += len(unmet.partitions)
+    for (name, reason), count in counts.items():
+        yield f"{name}: {format_count(count, 'partition')} not local: {reason}."
 
 
 def _reason(unmet: UnmetReads, layout: LeaderLayout, view: ClusterView) -> str:

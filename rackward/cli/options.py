@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from placement_core.placers import SimplePlacer, load_placer, parse_properties
 from placement_core.placers.round_robin import new_seed
 from rack_traffic.prices import PriceTable, load_prices
 from rack_traffic.report.format import Currency
-from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT
+from rackward.cli.completion import complete_groups, complete_topics
+from rackward.cli.settings import MAX_TIMEOUT, MIN_TIMEOUT, settings_file
 from rackward.kafka import TIMEOUT_SECONDS, AdminConnection, connect
 from rackward.rack_locators import load_locator
 from rackward.reassignment import BatchLimits
@@ -71,8 +73,15 @@ class ClusterOptions:
 
         Raises RackwardError if the file is not valid or the cluster cannot be reached.
         """
+        properties = self.properties()
+        if not properties.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+            raise InvalidOptionError(
+                "no cluster is given: set --bootstrap-server HOST:PORT or "
+                "RACKWARD_BOOTSTRAP_SERVER, bootstrap.servers in --command-config, or "
+                f"bootstrap_server in {settings_file(os.environ)}"
+            )
         try:
-            return connect(self.properties(), timeout=self.timeout)
+            return connect(properties, timeout=self.timeout)
         except ConnectionPropertyError as error:
             if self.command_config is None:
                 raise
@@ -109,14 +118,24 @@ def read_config_file(path: Path) -> dict[str, str]:
         # The encoding of Java's own properties files.
         text = content.decode("latin-1")
     try:
-        return read_properties(text)
+        properties = read_properties(text)
     except ConnectionPropertyError as error:
         raise InvalidOptionError(f"{option}: {error}") from error
+    for name in properties:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            raise InvalidOptionError(
+                f"{option}: it is not a properties file: {name!r} is no name of a property"
+            )
+    return properties
 
 
 # ---- Output, and changes of a cluster.
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
+Top = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="List only the first N, also as JSON."),
+]
 AllPartitions = Annotated[
     bool, typer.Option("--all-partitions", help="List all partitions, also if there are many.")
 ]
@@ -172,12 +191,21 @@ Writers = Annotated[
         "be repeated. Default: in equal parts in all racks that hold replicas.",
     ),
 ]
+Groups = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GROUP",
+        help="Consumer groups; * matches any characters.",
+        autocompletion=complete_groups,
+    ),
+]
 GroupNames = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="GROUP",
         help="Consumer groups; * matches any characters. Default: all groups.",
         show_default=False,
+        autocompletion=complete_groups,
     ),
 ]
 
@@ -447,11 +475,16 @@ class TopicOptions:
         typer.Option(
             metavar="NAME,...",
             help="Only these topics; * matches any characters. Default: all topics.",
+            autocompletion=complete_topics,
         ),
     ] = None
     exclude: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Exclude these topics; * matches any characters."),
+        typer.Option(
+            metavar="NAME,...",
+            help="Exclude these topics; * matches any characters.",
+            autocompletion=complete_topics,
+        ),
     ] = None
 
     def match(self, names: Collection[str]) -> frozenset[str]:

@@ -7,16 +7,18 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
@@ -95,12 +97,102 @@ def _escape_json(text: str) -> str:
     )
 
 
-def table(*columns: str | Column, title: str | None = None, expand: bool = False) -> Table:
+_GAP = 2
+"""Spaces between two columns, in pipes and on terminals that are too narrow for a table."""
+
+
+class Rows(Table):
+    """A table that keeps names whole: the texts in its columns before the first `number`.
+
+    In a pipe, a row is one line. On a terminal that is too narrow for that, names that leave no
+    room for the figures of their row are in lines above them.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = [
+            [
+                [*(cell if isinstance(cell, Text) else console.render_str(str(cell))).split("\n")]
+                for cell in (column.header, *column.cells)
+            ]
+            for column in self.columns
+        ]
+        right = [column.justify == "right" for column in self.columns]
+        widths = [max(line.cell_len for cell in column for line in cell) for column in columns]
+        names = right.index(True) if True in right else 0
+        room = options.max_width - sum(width + _GAP for width in widths[names:])
+        if console.soft_wrap:
+            lines = _in_pipe(columns, right)
+        elif names and room >= 0 and sum(widths) + 3 * len(widths[1:]) > options.max_width:
+            lines = _narrow(columns, right, names, [room, *widths[names:]])
+        else:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title is not None:
+            yield Text(str(self.title), style="bold")
+        yield from lines
+
+
+_Cells = Sequence[Sequence[Sequence[Text]]]
+"""By column and row, the first of which is the heading: the lines of a cell."""
+
+
+def _in_pipe(columns: _Cells, right: Sequence[bool]) -> Iterator[Text]:
+    """Yield a line per row. Empty cells are hyphens, or in the first column as the cell above."""
+    texts = []
+    for index, (head, *cells) in enumerate(columns):
+        shown = [" ".join(line.plain for line in head if line)]
+        for cell in cells:
+            text = "; ".join(line.plain for line in cell if line)
+            shown.append(text or ("-" if index else shown[-1]))
+        width = max(map(cell_len, shown))
+        spaces = [" " * (width - cell_len(each)) for each in shown]
+        pairs = zip(spaces, shown, strict=True) if right[index] else zip(shown, spaces, strict=True)
+        texts.append(["".join(pair) for pair in pairs])
+    for row in zip(*texts, strict=True):
+        yield Text((" " * _GAP).join(row).rstrip())
+
+
+def _narrow(
+    columns: _Cells, right: Sequence[bool], names: int, widths: Sequence[int]
+) -> Iterator[Text]:
+    """Yield the lines of rows whose first ``names`` columns may be lines above the others.
+
+    ``widths`` are the room for names beside the other columns, and the widths of these.
+    """
+    for index, row in enumerate(zip(*columns, strict=True)):
+        above = [line for cell in row[:names] for line in cell if line]
+        beside = [*takewhile(lambda line: line.cell_len <= widths[0], reversed(above))][::-1]
+        for line in above[: len(above) - len(beside)]:
+            line.overflow = "fold"
+            yield line
+        others = row[names:] if any(map(any, row[names:])) else ()
+        block = max(map(len, others), default=0)
+        height = max(len(beside), block)
+        # Headings are at the bottom; figures end beside the last of the names.
+        down = [0, *(height - block for _ in others)]
+        if not index:
+            down = [height - len(cell) for cell in (beside, *others)]
+        cells = [
+            [*[Text()] * lines, *cell] for lines, cell in zip(down, (beside, *others), strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=Text()):
+            line = Text()
+            for part, width, on_right in zip(parts, widths, right[names - 1 :], strict=False):
+                space = " " * (width - part.cell_len)
+                line.append_text(Text.assemble(*((space, part) if on_right else (part, space))))
+                line.append(" " * _GAP)
+            line.rstrip()
+            yield line
+        if not index:
+            yield Text("─" * (sum(widths) + _GAP * len(widths[1:])))
+
+
+def table(*columns: str | Column, title: str | None = None) -> Table:
     """Return an empty table in the style of all commands.
 
     A column is a heading, of text that is folded where it does not fit, or a `number`.
     """
-    return Table(
+    return Rows(
         *(Column(each, overflow="fold") if isinstance(each, str) else each for each in columns),
         title=title,
         title_justify="left",
@@ -109,7 +201,6 @@ def table(*columns: str | Column, title: str | None = None, expand: bool = False
         box=SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
-        expand=expand,
     )
 
 

@@ -47,7 +47,7 @@ _MAX_RACK_LENGTH = 10
 
 def load_table(load: ClusterLoad) -> Table:
     """Return a table with a row per rack and per broker: leaders and replicas."""
-    headings = ("leaders\nbefore", "\nafter", "replicas\nbefore", "\nafter")
+    headings = ("leaders\nbefore", "leaders\nafter", "replicas\nbefore", "replicas\nafter")
     rows = table(
         "rack", number("broker"), *map(number, headings), title="Load of brokers, all topics"
     )
@@ -215,7 +215,7 @@ def _locality_table(localities: Sequence[Locality]) -> Table:
 def _partition_table(moves: Sequence[PlannedPartition], racks: Mapping[int, str | None]) -> Table:
     with_sizes = any(move.copies and move.bytes is not None for move in moves)
     sizes = [number("bytes\nto copy")] if with_sizes else []
-    rows = table("topic", number("parti-\ntion"), "replicas\nbefore", "\nafter", *sizes)
+    rows = table("topic", number("partition"), "replicas\nbefore", "replicas\nafter", *sizes)
     previous = None
     for move in moves:
         cells = [replicas_text(move.before, racks), replicas_text(move.after, racks)]

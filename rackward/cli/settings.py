@@ -60,6 +60,12 @@ def default_file() -> Path:
     return user_config_path("rackward", appauthor=False) / "config.toml"
 
 
+def settings_file(environment: Mapping[str, str]) -> Path:
+    """Return the file of settings: that of ``RACKWARD_CONFIG_FILE``, or the default one."""
+    named = environment.get(FILE_VARIABLE)
+    return Path(named).expanduser() if named else default_file()
+
+
 def read_settings(environment: Mapping[str, str], context: str | None = None) -> dict[str, Any]:
     """Return the value of each environment variable for which the file has a setting.
 
@@ -68,7 +74,7 @@ def read_settings(environment: Mapping[str, str], context: str | None = None) ->
     is set that would override a setting of the context: it would be for another cluster.
     """
     named = environment.get(FILE_VARIABLE)
-    path = Path(named).expanduser() if named else default_file()
+    path = settings_file(environment)
     try:
         if not named and context is None and not path.is_file():
             return {}

@@ -16,7 +16,15 @@ from rich.text import Text
 from assignors.explain import partition_ranges
 from placement_core import InvalidOptionError
 from rack_traffic.report.format import Currency, cut_middle
-from rackward.cli.audit import NO_GROUPS, client_text, cost, headline, locality, notes
+from rackward.cli.audit import (
+    NO_GROUPS,
+    client_text,
+    cost,
+    headline,
+    locality,
+    locality_style,
+    notes,
+)
 from rackward.cli.explain import show_explanation
 from rackward.cli.output import EscapingConsole, escape_controls, rack_name
 from rackward.groups.audit_report import CrossRackReads
@@ -271,9 +279,7 @@ def _table(
             line.append(f" {escape_controls('; '.join(notes(live.audit)))}", style="yellow")
         else:
             for title, size in columns:
-                now, style = live.audit.now, ""
-                if title == "local":
-                    style = "red" if now.off_rack else "" if now.unknown_partitions else "green"
+                style = locality_style(live.audit.now) if title == "local" else ""
                 line.append(f" {_fit(escape_controls(cells[title][0]), size)}", style=style)
         if room is not None and live.audit.group == view.selected:
             line.stylize("reverse")

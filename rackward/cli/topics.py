@@ -16,6 +16,7 @@ from placement_core.cluster import ClusterLoad
 from rackward.cli import describe as topics_describe
 from rackward.cli import options
 from rackward.cli.commands import command_group
+from rackward.cli.completion import complete_topics
 from rackward.cli.options import ClusterOptions, PlacingOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, stderr, table_console
 from rackward.cli.plan_output import MAX_LISTED_PARTITIONS, load_table, replicas_text
@@ -54,7 +55,11 @@ Exit status: 0 success; 1 declined at the prompt; 2 error (reason on stderr); 13
 Ctrl-C.
 """
 
-TopicNames = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of the topics.")]
+NewTopics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of the topics.")]
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC", help="Names of the topics.", autocompletion=complete_topics),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class LayoutOptions(PlacingOptions):
             metavar="TOPIC",
             help="Give partition i the replicas of partition i of this topic, so that joins of the "
             "two stay local.",
+            autocompletion=complete_topics,
         ),
     ] = None
     brokers: options.Brokers = None
@@ -118,7 +124,7 @@ RESULTS = (Creation, PlannedTopics, ClusterLoad)
 
 @app.command("create", epilog=EPILOG, results=RESULTS)
 def create(
-    topics: TopicNames,
+    topics: NewTopics,
     *,
     partitions: Annotated[
         int | None,
@@ -187,7 +193,7 @@ def create(
 
 @app.command("add-partitions", epilog=EPILOG, results=RESULTS)
 def add_partitions(
-    topics: TopicNames,
+    topics: Topics,
     *,
     partitions: Annotated[
         int,

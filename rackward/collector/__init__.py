@@ -12,7 +12,6 @@ from rackward.collector.config import (
     Selection,
     SinkError,
     SourceError,
-    read_host_racks,
     read_sources,
 )
 from rackward.collector.sinks import ParquetSink, Sink, TopicSink
@@ -33,7 +32,6 @@ __all__ = [
     "Snapshot",
     "SourceError",
     "TopicSink",
-    "read_host_racks",
     "read_sources",
     "take_snapshot",
 ]

@@ -39,8 +39,10 @@ OpenCluster = Callable[[ClusterSource], AdminConnection]
 class ClusterResult:
     """The results of one cluster so far: snapshots, failed attempts and rows per table.
 
-    ``faults`` is the number of different parts that were missing in snapshots. ``error`` is the
-    last failure, None if the last attempt succeeded.
+    faults
+        The number of different parts that were missing in snapshots.
+    error
+        The last failure; None if the last attempt succeeded.
     """
 
     cluster: str

@@ -114,19 +114,6 @@ def read_sources(
     ]
 
 
-def read_host_racks(path: Path) -> HostRacks:
-    """Return the map from hosts, addresses and networks to racks in a file.
-
-    Raises ConfigError, SourceError and InvalidOptionError, which name the file.
-    """
-    document = load(path)
-    if not isinstance(document, Mapping):
-        raise SourceError(
-            f"{path}: write a host, an address or a network and its rack on each line"
-        )
-    return HostRacks.parse(document, str(path))
-
-
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
     clusters: Annotated[dict[Any, Any], Meta(description="the name of each cluster")] = {}
 

@@ -7,7 +7,7 @@ For each group there are three figures of what it reads across racks:
 2. *assignor*: with rackward's assignor that balances alike, and the same members and leaders. The
    number of off-rack partitions is the minimum of all balanced assignments, proved by the solver;
 3. *layout*: with leaders moved as well. Groups that share topics are laid out together, as
-   ``rackward leaders plan --group A --group B`` does. A group that rackward cannot assign (of the
+   ``rackward leaders plan A B`` does. A group that rackward cannot assign (of the
    new protocol, a share group, Kafka Streams) keeps its assignment, and leaders move to its
    members. Leaders do not move for a group that may read followers: what a moved leader makes
    local, it reads there already, or does so once its members send their racks.

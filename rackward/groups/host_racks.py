@@ -1,7 +1,7 @@
 """Racks of clients by the host or network that they connect from.
 
 For members that do not send a rack (``client.rack``): ``--mapping HOST=RACK,...`` on the command
-line, and the ``racks`` of a collector's configuration or its ``--rack-map`` file.
+line, and the ``racks`` of a collector's configuration.
 """
 
 from __future__ import annotations

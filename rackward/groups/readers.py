@@ -129,30 +129,44 @@ def find_groups(
     return groups
 
 
-def read_groups(
-    admin: AdminConnection, state: ClusterState, names: Sequence[str]
-) -> tuple[Group, ...]:
-    """Return the groups of these names, in this order, with their members.
+def match_groups(
+    admin: AdminConnection, brokers: Collection[int], names: Collection[str]
+) -> tuple[list[str], frozenset[str]]:
+    """Return the groups of these names and patterns, sorted, and those that only a pattern matches.
 
-    Raises InvalidOptionError for a group that does not exist or has no subscribed members, and
-    AdminError.
+    Raises InvalidOptionError if a pattern matches none, and AdminError.
     """
-    groups = find_groups(admin, state.view.racks(), names)
-    for name in names:
-        if name not in groups:
+    exact = {name for name in names if "*" not in name}
+    matched: set[str] = set()
+    for pattern in sorted(set(names) - exact):
+        listed = list_matching_groups(admin, brokers, [pattern])
+        if not listed:
             raise InvalidOptionError(
-                f"--group {name}: the group does not exist, or this user may not describe it: "
-                f"check the name, or grant this user Describe on group {name}"
+                f"group {pattern}: no group matches it, or this user may not describe any: see "
+                "rackward groups list"
             )
-        group = groups[name]
-        if (reason := why_no_readers(group)) is not None:
-            raise InvalidOptionError(f"--group {name}: {reason}; or use --readers")
-        if not any(subscribed_topics(group, member) for member in group.members):
-            raise InvalidOptionError(
-                f"--group {name}: the group has no subscribed members (state {group.state}): start "
-                "its consumers, or use --readers"
-            )
-    return tuple(groups[name] for name in names)
+        matched.update(group.id for group in listed)
+    return sorted(exact | matched), frozenset(matched - exact)
+
+
+def check_readers(name: str, group: Group | None) -> Group:
+    """Return the group if brokers tell who reads what in it, or could.
+
+    Raises InvalidOptionError if it does not exist or has no subscribed members.
+    """
+    if group is None:
+        raise InvalidOptionError(
+            f"group {name}: it does not exist, or this user may not describe it: check the name, "
+            f"or grant this user Describe on group {name}"
+        )
+    if (reason := why_no_readers(group)) is not None:
+        raise InvalidOptionError(f"group {name}: {reason}; or use --readers")
+    if not any(subscribed_topics(group, member) for member in group.members):
+        raise InvalidOptionError(
+            f"group {name}: it has no subscribed members (state {group.state}): start its "
+            "consumers, or use --readers"
+        )
+    return group
 
 
 def why_no_readers(group: Group) -> str | None:
@@ -196,8 +210,8 @@ def readers_of_groups(
             assignments.append(current_assignment(group, host_racks))
         else:
             raise InvalidOptionError(
-                f"--group {group.id}: the group is rebalancing (state {group.state}): try again "
-                "when it is stable"
+                f"group {group.id}: it is rebalancing (state {group.state}): try again when it is "
+                "stable"
             )
     return Readers(tuple(demands), tuple(assignments))
 

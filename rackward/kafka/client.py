@@ -91,11 +91,7 @@ def connect(
         merged["bootstrap.servers"] = bootstrap_servers
     settings = client_settings(merged)
     if "bootstrap_servers" not in settings:
-        raise InvalidOptionError(
-            "no cluster is given: set --bootstrap-server HOST:PORT or RACKWARD_BOOTSTRAP_SERVER, "
-            "bootstrap.servers in --command-config, or bootstrap_server in the file of settings "
-            "(rackward --help)"
-        )
+        raise InvalidOptionError("no cluster is given: set bootstrap.servers")
     deadline = Deadline.after(timeout)
     try:
         client = _open_client(settings, min(FIRST_ATTEMPT_SECONDS, timeout / 10))

@@ -14,7 +14,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -176,6 +176,8 @@ def _words(name: str) -> str:
 
 
 STEP_SECONDS = 5.0
+END_LINE_SECONDS = 0.5
+"""For which a server that did not respond may respond to the end of a line."""
 """Timeout of each step while there are other bootstrap servers to try."""
 
 _TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
@@ -271,6 +273,17 @@ class RawConnection:
             for _, response in responses:
                 return response
 
+    def end_line(self) -> None:
+        """Raise NotKafkaError if a server that did not respond does so at the end of a line.
+
+        Servers of HTTP and the like wait for it.
+        """
+        with suppress(TimeoutError, ConnectionError):
+            self._socket.settimeout(END_LINE_SECONDS)
+            self._socket.sendall(b"\r\n\r\n")
+            if received := self._socket.recv(16):
+                raise NotKafkaError(received)
+
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
@@ -297,7 +310,11 @@ def _probe(server: str, settings: Mapping[str, Any], timeout: float) -> None:
 def _send_first_requests(
     connection: RawConnection, server: str, settings: Mapping[str, Any], protocol: str
 ) -> None:
-    connection.send(ApiVersionsRequest[0]())
+    try:
+        connection.send(ApiVersionsRequest[0]())
+    except TimeoutError:
+        connection.end_line()
+        raise
     if protocol.startswith("SASL_"):
         _authenticate(connection, server, settings, protocol)
     # A listener that requires SASL closes a connection without it only at this request.

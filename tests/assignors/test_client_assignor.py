@@ -114,16 +114,16 @@ def test_install_and_uninstall(
     adapter: Any, module: ModuleType, name: str, original: type, request: pytest.FixtureRequest
 ) -> None:
     request.addfinalizer(adapter.install)
-    ours = adapter.coordinator.RackAwareCoordinator
+    coordinator = adapter.coordinator.RackAwareCoordinator
     for _ in range(2):
         adapter.uninstall()
         assert getattr(module, name) is original
     for _ in range(2):
         adapter.install()
-        assert getattr(module, name) is ours
+        assert getattr(module, name) is coordinator
     adapter.uninstall()
     adapter.LeaderRackAwareRangeAssignor()
-    assert getattr(module, name) is ours, "constructing an assignor installs the coordinator"
+    assert getattr(module, name) is coordinator, "constructing an assignor installs the coordinator"
 
 
 def test_a_later_replacement_by_others_is_left_alone() -> None:
@@ -174,10 +174,10 @@ def test_client_assignors_are_bound_and_classes_instantiated() -> None:
         def __init__(self) -> None:
             super().__init__(rack=None)
 
-    foreign, ours = object(), CooperativeStickyClientAssignor(rack="a")
-    other, first, second = bind([foreign, ours, NamedRange], BoundAssignor)
+    foreign, sticky = object(), CooperativeStickyClientAssignor(rack="a")
+    other, first, second = bind([foreign, sticky, NamedRange], BoundAssignor)
     assert other is foreign
-    assert first.assignor is ours
+    assert first.assignor is sticky
     assert isinstance(second.assignor, NamedRange)
     # A class of others stays a class.
     assert bind([RangePartitionAssignor], BoundAssignor) == [RangePartitionAssignor]

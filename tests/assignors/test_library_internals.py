@@ -93,10 +93,10 @@ def test_the_table_has_everything_that_the_coordinator_overrides(adapter: str) -
     coordinator = importlib.import_module(f"assignors.{adapter}.coordinator").RackAwareCoordinator
     classes = coordinator.__mro__
     library_class = next(each for each in classes if each in internals.INTERNALS)
-    ours = classes[: classes.index(library_class)]
+    subclasses = classes[: classes.index(library_class)]
     overridden = {
         name
-        for each in ours
+        for each in subclasses
         for name, value in vars(each).items()
         if inspect.isfunction(value) and hasattr(library_class, name)
     } - {"__init__"}

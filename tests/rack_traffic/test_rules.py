@@ -363,7 +363,7 @@ CASES: dict[str, Case] = {
     ),
     "19 clients: rackward's read leaders, and of others without a rack it is unknown": Case(
         {
-            ("ours", 0): [("a", "b", 3000)],
+            ("rackward", 0): [("a", "b", 3000)],
             ("kafka-go", 0): [("a", "b", 3000)],
             ("mapped", 0): [(None, "b", 3000)],
             ("elsewhere", 0): [("a", "x", 3000)],
@@ -373,11 +373,11 @@ CASES: dict[str, Case] = {
         commits=[
             commit(10 * n, 100 * n, group)
             for n in range(4)
-            for group in ("ours", "kafka-go", "mapped", "elsewhere", "g")
+            for group in ("rackward", "kafka-go", "mapped", "elsewhere", "g")
         ],
         members=[
             owner(0, "b", "kafka-go", protocol="rack-affinity", **JOINED_WITH_RACK),
-            owner(0, "b", "ours", protocol="leader-rack-aware-range", **JOINED_WITH_RACK),
+            owner(0, "b", "rackward", protocol="leader-rack-aware-range", **JOINED_WITH_RACK),
             owner(0, "b", "mapped", protocol="range", rack_source="mapping"),
             owner(0, "x", "elsewhere", rack_source="mapping"),
             # The member is restarted without client.rack.

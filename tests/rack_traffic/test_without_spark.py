@@ -16,6 +16,7 @@ def rackward(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_error_names_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "brokers").mkdir()
     done = rackward("traffic", "run", str(tmp_path), str(tmp_path / "out"))
     assert done.returncode == 2
     assert done.stderr == ("rackward: pyspark is not installed: pip install 'rackward[spark]'\n")
@@ -29,6 +30,10 @@ def test_help_needs_no_spark() -> None:
 
 
 def test_options_are_checked_before_spark_starts(tmp_path: Path) -> None:
+    done = rackward("traffic", "run", str(tmp_path), "out")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "has no snapshots (brokers, partitions, members, commits)" in done.stderr
+    (tmp_path / "brokers").mkdir()
     for options, message in (
         (("--since", "yesterday"), "--since 'yesterday' is not a time"),
         (("--prices", str(tmp_path / "none.csv")), "cannot read prices"),

@@ -38,7 +38,7 @@ def audited_cluster() -> ClusterReading:
         far_group("ledger", "kafka-python-3.0.12", "range"),
         far_group("search", "rdkafka", "uniform", "consumer"),
         far_group(UNTRUSTED_NAME, "\x1b[2J<b>", "stream"),
-        far_group("ours", "x", "leader-rack-aware-range"),
+        far_group("rackward", "x", "leader-rack-aware-range"),
     ]
     rackless = far_group("rackless", "consumer-rackless-1", "range")
     rackless = replace(

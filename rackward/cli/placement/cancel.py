@@ -156,7 +156,7 @@ def _show(
 
 def _table(cancellation: Cancellation, state: ClusterState) -> Table:
     racks = state.view.racks()
-    rows = table("topic", number("parti-\ntion"), "cancelled\ntarget", "restored\nreplicas")
+    rows = table("topic", number("partition"), "cancelled\ntarget", "restored\nreplicas")
     for tp, move in list(cancellation.moves.items())[:MAX_LISTED_CHANGES]:
         in_progress = tp in cancellation.in_progress
         target = replicas_text(move.before, racks) if in_progress else "(order only)"

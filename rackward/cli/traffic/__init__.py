@@ -1,7 +1,7 @@
 """``rackward traffic``: cross-rack traffic, its cost, and what would reduce it."""
 
 from rackward.cli.commands import command_group
-from rackward.cli.traffic.collect import COLLECT_EPILOG, collect
+from rackward.cli.traffic.collect import COLLECT_EPILOG, COLLECT_RESULTS, collect
 from rackward.cli.traffic.flows import app as flows_app
 from rackward.cli.traffic.report import REPORT_EPILOG, report
 from rackward.cli.traffic.run import RUN_EPILOG, run
@@ -9,7 +9,7 @@ from rackward.cli.traffic.stream import STREAM_EPILOG, stream
 from rackward.cli.traffic.what_if import WHAT_IF_EPILOG, what_if
 
 app = command_group("Measure cross-rack traffic and its cost, and compute what would reduce it.")
-app.command(epilog=COLLECT_EPILOG)(collect)
+app.command(epilog=COLLECT_EPILOG, results=COLLECT_RESULTS)(collect)
 app.command(epilog=RUN_EPILOG)(run)
 app.command("what-if", epilog=WHAT_IF_EPILOG)(what_if)
 app.command(epilog=STREAM_EPILOG)(stream)

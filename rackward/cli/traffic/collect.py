@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from assignors.connection import server_list
@@ -23,9 +24,9 @@ from rackward.collector import (
     Selection,
     Sink,
     TopicSink,
-    read_host_racks,
     read_sources,
 )
+from rackward.groups.host_racks import HostRacks
 from rackward.kafka import AdminConnection, connect
 
 COLLECT_EPILOG = """
@@ -46,23 +47,28 @@ The file for --clusters (YAML, JSON or TOML):
       requests_per_second: 10
       exclude_groups: [test-*]
       racks: {10.1.0.0/16: use1-az1, 10.2.0.0/16: use1-az2}
-
-\b
-JSON: {schema_version: 1, command,
- clusters: [{cluster, snapshots, failures, requests, faults,
-             rows: {table: rows}, error}]}
 """
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What was collected from each cluster."""
+
+    clusters: Sequence[ClusterResult]
+
+
+COLLECT_RESULTS = (Collected,)
 
 
 def collect(
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=HOST:PORT,...",
-            help="Name and bootstrap brokers of a cluster; may be repeated. The name "
-            "identifies the cluster in the tables.",
+            metavar="NAME[=HOST:PORT,...]",
+            help="Name of a cluster in the tables, and its bootstrap brokers, by default those of "
+            "--bootstrap-server; may be repeated.",
         ),
     ] = None,
+    bootstrap_server: options.BootstrapServer = None,
     command_config: options.CommandConfig = None,
     clusters: Annotated[
         Path | None,
@@ -93,14 +99,7 @@ def collect(
         str | None,
         typer.Option(metavar="NAME,...", help="Exclude these topics; * matches any characters."),
     ] = None,
-    rack_map: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Racks for members without client.rack, by host, IP address or CIDR block, in "
-            "YAML, JSON or TOML.",
-        ),
-    ] = None,
+    mapping: options.RackMapping = None,
     requests_per_second: Annotated[
         float,
         typer.Option(metavar="RATE", min=0.01, help="Maximum rate of requests to each cluster."),
@@ -164,14 +163,13 @@ def collect(
             Patterns(_split_names(groups), _split_names(exclude_groups)),
             Patterns(_split_names(topics), _split_names(exclude_topics)),
         ),
+        racks=HostRacks.parse_option("--mapping", mapping),
         requests_per_second=requests_per_second,
     )
-    if rack_map is not None:
-        defaults = replace(defaults, racks=read_host_racks(rack_map))
     properties = {} if command_config is None else read_config_file(command_config)
     sources = [
         replace(defaults, name=name, properties={**properties, "bootstrap.servers": servers})
-        for name, servers in map(_parse_cluster, cluster or ())
+        for name, servers in (_parse_cluster(text, bootstrap_server) for text in cluster or ())
     ]
     if clusters is not None:
         sources += read_sources(
@@ -179,7 +177,8 @@ def collect(
         )
     if not sources:
         raise InvalidOptionError(
-            "no cluster: give --cluster NAME=HOST:PORT (may be repeated), or --clusters FILE"
+            "no cluster: give --cluster NAME=HOST:PORT (may be repeated), --clusters FILE, or "
+            "--cluster NAME with --bootstrap-server or RACKWARD_BOOTSTRAP_SERVER"
         )
     # Before the sink creates the output folder.
     _check_names(sources)
@@ -204,10 +203,12 @@ def collect(
         raise typer.Exit(1)
 
 
-def _parse_cluster(text: str) -> tuple[str, str]:
+def _parse_cluster(text: str, bootstrap_server: str | None) -> tuple[str, str]:
     name, equals, servers = text.partition("=")
-    if not equals or not name.strip():
+    if not name.strip() or not (equals or bootstrap_server):
         raise InvalidOptionError(f"--cluster {text}: write NAME=HOST:PORT,...")
+    if not equals:
+        servers = str(bootstrap_server)
     server_list(servers, "--cluster")
     return name.strip(), servers
 
@@ -251,7 +252,7 @@ def _topic_sink(
 def _print_results(results: Sequence[ClusterResult], as_json: bool) -> None:
     """Print the counts of each cluster, and the error of its last attempt."""
     if as_json:
-        print_json("traffic collect", {"clusters": [asdict(each) for each in results]})
+        print_json("traffic collect", Collected(results))
         return
     rows = table(title="Collected")
     for name in ("cluster", "snapshots", "failures", "requests", "rows", "faults"):

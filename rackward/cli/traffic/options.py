@@ -121,6 +121,17 @@ def check_exists(path: str, master: str) -> None:
         )
 
 
+def check_snapshots(path: str, master: str) -> None:
+    """Raise InvalidOptionError as `check_exists` does, also for a folder without snapshots."""
+    check_exists(path, master)
+    folder = Path(path)
+    if master.startswith("local") and folder.exists() and not (folder / "brokers").exists():
+        raise InvalidOptionError(
+            f"{path} has no snapshots (brokers, partitions, members, commits): give the folder "
+            "that `rackward traffic collect` wrote"
+        )
+
+
 def parse_time(option: str, text: str | None) -> datetime | None:
     """Return a time in UTC, or None if none is given. Raise InvalidOptionError."""
     if text is None:

@@ -35,43 +35,6 @@ Without --output, --json, --parquet or --focus, it writes rack-traffic.html. The
 all its data and scripts, and works offline.
 
 Exit status: 0 success; 2 error (reason on stderr).
-
-\b
-JSON:
-{"schema_version": 1, "command": "traffic report",
- "period": {"since", "until"}, "headline",
- "changes": [{"cluster", "groups": [...], "scenario", "text",
-              "saving_per_month"}],
- "clusters": [{"cluster", "hours", "first", "last"}],
- "totals": {kind: TRAFFIC}, "cost_per_month_now", "saving_per_month",
- "findings": [{"priority": act|check|info, "subject": traffic|changes|data,
-               "headline", "detail", "reliability", "saving_per_month"}],
- "pairs": [{"cluster", "kind", "from_rack", "to_rack", ...TRAFFIC}],
- "hours": [{"cluster", "kind", "hour", ...TRAFFIC}],
- "bill": [{"team", kind: cost of the period, to the cent}],
- "groups": [{"cluster", "group", ...TRAFFIC, "reliability", "cost_per_month",
-             "change": null or {"scenario", "text", "cost_per_month_now",
-               "cost_per_month_after", "saving_per_month", "locality_now",
-               "locality_after", "shared_topics", "hours"}}],
- "others": as "groups", for all producers, all replication and readers in no
- group of a cluster,
- "scenarios": [{"scenario", "groups", "groups_as_is", "cost_per_month",
-                "local_bytes", "crossing_bytes", "unknown_bytes", "moves",
-                "leader_moves"}],
- "what_if": {"since", "until"},
- "rejected_rows": null or [{"table", "reason", "rows"}],
- "flow_pairs": null or [{"cluster", "kind", "from_rack", "to_rack", "bytes",
-                         "estimated_bytes"}],
- "flow_clients": null or [{"cluster", "client", "rack", "read_bytes",
-                           "written_bytes"}],
- "misplaced_members": null or [{"cluster", "group", "client", "rack",
-                                "network_rack", "bytes"}]}
-TRAFFIC is "local_bytes", "crossing_bytes", "unknown_bytes",
- "estimated_bytes", "unsized_offsets", "cost", "assumed_bytes",
- "measured_bytes".
-kind is consume, replicate or produce. Unknown racks are null.
-Times are UTC; "first" and "last" are the beginnings of hours, "until" is
-the end of one.
 """
 
 

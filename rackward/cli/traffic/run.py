@@ -65,10 +65,10 @@ def run(
     estimation = EstimationOptions(max_gap_hours=max_gap)
     producers = parse_writers(writers or ())
     flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
-    paths = [path for path in (snapshots, flows) if path is not None]
-    for path in paths:
-        traffic_options.check_exists(path, master)
-    small = all(map(is_small, paths))
+    traffic_options.check_snapshots(snapshots, master)
+    if flows is not None:
+        traffic_options.check_exists(flows, master)
+    small = all(is_small(path) for path in (snapshots, flows) if path is not None)
     with running_spark(master, driver_memory, conf, progress_bars=True, small=small) as spark:
         from rack_traffic.batch import BatchOptions, run_traffic, summary_json
 

@@ -52,7 +52,7 @@ def what_if(
     start = traffic_options.parse_time("--since", since)
     end = traffic_options.parse_time("--until", until)
     price_table = options.price_table(prices, prices_properties)
-    traffic_options.check_exists(snapshots, master)
+    traffic_options.check_snapshots(snapshots, master)
     small = is_small(snapshots)
     with running_spark(master, driver_memory, conf, progress_bars=True, small=small) as spark:
         from rack_traffic.batch import BatchOptions, run_what_if

@@ -150,21 +150,21 @@ async def test_commit_for_a_deleted_topic_is_tried_once(
 
     monkeypatch.setattr(GroupCoordinator, "_do_commit_offsets", commit)
     assignment = SimpleNamespace(all_consumed_offsets=lambda: {"t": 5})
-    ours, others = (
+    aware, others = (
         Consumer(Sticky(rack="a"), retry_backoff_ms=1),
         Consumer(RoundRobinPartitionAssignor),
     )
-    ours.coordinator.coordinator_id = others.coordinator.coordinator_id = 0
+    aware.coordinator.coordinator_id = others.coordinator.coordinator_id = 0
     with pytest.raises(CommitFailedError, match="offsets of a deleted topic"):
-        await ours.coordinator._maybe_do_last_autocommit(assignment)
+        await aware.coordinator._maybe_do_last_autocommit(assignment)
     with pytest.raises(CommitFailedError, match="offsets of a deleted topic"):
-        await ours.coordinator.commit_offsets(assignment, {"t": 6})
+        await aware.coordinator.commit_offsets(assignment, {"t": 6})
     assert attempts == [{"t": 5}, {"t": 6}]
     # The periodic commit goes on, with the positions of its time.
     attempts.clear()
-    ours.coordinator._next_autocommit_deadline = 0
-    assert await ours.coordinator._maybe_do_autocommit(assignment) == 0.001
-    # A consumer without our assignors behaves as before.
+    aware.coordinator._next_autocommit_deadline = 0
+    assert await aware.coordinator._maybe_do_autocommit(assignment) == 0.001
+    # A consumer without rackward's assignors behaves as before.
     attempts.clear()
     await others.coordinator._maybe_do_last_autocommit(assignment)
     assert len(attempts) == 3
@@ -185,7 +185,7 @@ async def test_one_join_request_is_sent_for_several_assignors(
         consumer = Consumer(*strategies, retry_backoff_ms=1)
         await consumer.coordinator._do_rejoin_group(consumer.subscription.subscription)
     assert sent == [[STICKY, "roundrobin"], [Range.name]]
-    # Without our assignors aiokafka sends one request per assignor.
+    # Without rackward's assignors aiokafka sends one request per assignor.
     sent.clear()
     consumer = Consumer(RoundRobinPartitionAssignor, RoundRobinPartitionAssignor)
     await consumer.coordinator._do_rejoin_group(consumer.subscription.subscription)

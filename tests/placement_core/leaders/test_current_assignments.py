@@ -78,7 +78,7 @@ def test_layouts_for_both_kinds_of_groups_are_optimal_together(seed: int) -> Non
     view = random_view(rng, rng.randint(1, 6), "t")
     assignments = [random_assignment(rng, f"fixed {n}", view) for n in range(1 + seed % 2)]
     demands = [
-        replace(random_readers(rng, f"ours {n}"), weight=rng.choice((1.0, 2.0)))
+        replace(random_readers(rng, f"following {n}"), weight=rng.choice((1.0, 2.0)))
         for n in range(1 + seed // 2 % 2)
     ]
     bound = rng.choice((None, 0.3, 1.0))

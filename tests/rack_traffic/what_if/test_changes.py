@@ -73,7 +73,7 @@ def test_layouts_are_one_command_for_all_groups() -> None:
     first = text(java, "rackward_after_leader_layout", ("g", "h"))
     assert first == (
         "run rackward lead: rackward lead g --take-over remove; then move 3 partition leaders to "
-        "the racks of the members: rackward leaders plan --group g --group h -o leaders.json; "
+        "the racks of the members: rackward leaders plan g h -o leaders.json; "
         "rackward leaders apply leaders.json"
     )
     assert text(java, "leader_layout", ("a", "g")) == "with the leader layout of group a"

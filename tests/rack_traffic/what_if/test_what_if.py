@@ -104,8 +104,8 @@ def test_a_group_that_reads_only_across_racks() -> None:
     assert by_scenario["apache_range"].crossing_bytes == 0
     assert by_scenario["apache_cooperative_sticky"].crossing_bytes == 10 * GB
     assert by_scenario["apache_cooperative_sticky"].moves == 0
-    ours = by_scenario["rackward_cooperative_sticky"]
-    assert (ours.off_rack_partitions, ours.cost, ours.moves) == (0, 0.0, 4)
+    aware = by_scenario["rackward_cooperative_sticky"]
+    assert (aware.off_rack_partitions, aware.cost, aware.moves) == (0, 0.0, 4)
     # The partitions of broker 0 have a replica in rack b; those of broker 1 have none in rack a.
     assert by_scenario["follower_fetching"].crossing_bytes == 7 * GB
     assert by_scenario["follower_fetching"].moves == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,7 +15,13 @@ from msgspec.structs import replace
 import rackward.cli.main
 from placement_core import InvalidOptionError
 from rack_traffic.prices import PriceRule, PriceTable
-from rackward.cli.audit import show_groups, show_report
+from rackward.cli.audit import (
+    GroupColumn,
+    GroupOrder,
+    locality_style,
+    show_groups,
+    show_report,
+)
 from rackward.cli.audit_page import render_page
 from rackward.cli.output import format_json
 from rackward.groups.audit import check_patterns
@@ -28,7 +35,7 @@ from rackward.groups.audit_report import (
 )
 from rackward.groups.reading import ClusterReading, GroupReading, ReadRates
 from rackward.kafka.groups import ListedGroup
-from tests.support.consoles import rendered
+from tests.support.consoles import PIPE, rendered
 from tests.support.group_audits import REFUSED, STATE, UNTRUSTED_NAME, audit_report
 from tests.support.simulated_cluster import cluster_state
 
@@ -87,7 +94,7 @@ def test_hypothetical_figures_are_explained() -> None:
 
 
 def test_a_line_for_each_group_where_nothing_wraps() -> None:
-    lines = render(REPORT, width=100_000).splitlines()
+    lines = render(REPORT, width=PIPE).splitlines()
     (line,) = [each for each in lines if each.startswith("billing ")]
     assert re.findall(r"\S+ %", line) == ["0 %", "83.3 %", "100 %"]
     assert "run rackward lead: rackward lead billing --take-over remove" in line
@@ -100,9 +107,41 @@ def test_a_line_for_each_group_where_nothing_wraps() -> None:
 
 def test_many_groups_are_cut_on_a_terminal_only() -> None:
     many = replace(REPORT, groups=REPORT.groups[:1] * 30)
-    assert "... and 10 more groups: use --html or --json" in render(many)
+    assert "... and 10 more groups: --top 30 lists all" in render(many)
     assert "Steps for 20 more groups" in render(many)
-    assert "more group" not in render(many, width=100_000)
+    assert "more group" not in render(many, width=PIPE)
+
+
+@pytest.mark.parametrize(
+    ("column", "first"),
+    [
+        (GroupColumn.GROUP, ["billing", "fraud"]),
+        (GroupColumn.UNKNOWN, ["rackless"]),
+        # As many members and partitions in all groups: by name.
+        (GroupColumn.MEMBERS, [UNTRUSTED_NAME, "billing"]),
+        (None, [each.group for each in REPORT.groups]),
+    ],
+)
+def test_groups_are_sorted_and_limited(column: GroupColumn | None, first: list[str]) -> None:
+    names = [each.group for each in GroupOrder(column).sorted(REPORT).groups]
+    offset = names.index(first[0]) if column is GroupColumn.GROUP else 0
+    assert names[offset : offset + len(first)] == first
+    # Without figures.
+    assert {*names[-2:]} == {"empty", "secret"}
+    limited = GroupOrder(column, 3)
+    assert [each.group for each in limited.json(limited.sorted(REPORT)).groups] == names[:3]
+    text = render(limited.sorted(REPORT), PIPE, show=partial(show_groups, top=3))
+    assert "... and 7 more groups: --top 10 lists all" in text
+
+
+def test_locality_has_colours_on_terminals() -> None:
+    styles = {
+        row.group: [locality_style(reads) for reads in (row.now, row.layout)]
+        for row in REPORT.groups
+    }
+    assert styles["billing"] == ["red", "green"]
+    assert styles["rackless"] == ["", ""]
+    assert styles["secret"] == ["", ""]
 
 
 def test_what_was_measured_is_said() -> None:
@@ -140,7 +179,7 @@ def test_a_name_that_matches_no_group_is_an_error() -> None:
     check_patterns(["absent"], ClusterReading(cluster_state({}), (listed,), ("broker 1 is down",)))
 
 
-@pytest.mark.parametrize("width", [80, 100_000])
+@pytest.mark.parametrize("width", [80, PIPE])
 def test_the_list_of_groups(width: int) -> None:
     text = render(audit_report(best=False), width, show=show_groups)
     assert max(map(len, text.splitlines())) <= width

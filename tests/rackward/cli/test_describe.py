@@ -13,7 +13,7 @@ from rackward.cli.output import format_json
 from rackward.kafka import ClusterState, Reassignment
 from rackward.reassignment.throttle import BrokerThrottle, Rates, ThrottleSettings
 from rackward.topics.health import listed_topics, partition_health, throttle_findings
-from tests.support.consoles import rendered
+from tests.support.consoles import PIPE, rendered
 from tests.support.simulated_cluster import cluster_state
 
 
@@ -25,7 +25,7 @@ def describe(state: ClusterState, *, unhealthy: bool = False) -> TopicsDescripti
 
 
 def render(description: TopicsDescription, width: int = 80, **options: Any) -> str:
-    defaults = {"limit": 40, "all_partitions": False, "named": False, "only_unhealthy": False}
+    defaults = {"top": None, "all_partitions": False, "named": False, "only_unhealthy": False}
     settings: dict[str, Any] = {**defaults, **options}
     return rendered(lambda console: show_description(description, console, **settings), width)
 
@@ -76,9 +76,12 @@ def test_text_of_topics() -> None:
     assert "6 brokers (1 down) in 3 racks; 5 topics, 9 partitions, 24 replicas" in shown
     lines = {words[0]: line for line in shown.splitlines() if (words := line.split())}
     assert lines["short"].split() == [
-        "short", "3", "3", "2", "2", "/", "1", "/", "0",
-        "under-replicated,", "2", "leader", "not",
+        "short", "3", "3", "2", "2", "/", "1", "/", "0", "under-replicated",
     ]  # fmt: skip
+    (piped,) = [
+        line for line in render(describe(UNHEALTHY), PIPE).splitlines() if line.startswith("short ")
+    ]
+    assert piped.endswith("  under-replicated; 2 leader not preferred")
     assert lines["moving"].split()[-1] == "moving"
     assert lines["fine"].split()[-1] == "healthy"
     assert "down" in lines["5"]
@@ -98,13 +101,14 @@ def test_text_of_named_topics() -> None:
 
 def test_many_topics_and_partitions_are_limited() -> None:
     many = cluster_state({f"t-{n:03}": [(n % 6, (n + 2) % 6, (n + 4) % 6)] * 2 for n in range(100)})
-    shown = render(describe(many), limit=10)
+    shown = render(describe(many), top=10)
     assert "t-009" in shown
     assert "t-010" not in shown
-    assert "... and 90 more topics: --limit 0 lists all" in shown
-    assert render(describe(many), limit=0).count("\nt-") == 100
+    assert "... and 90 more topics: --top 100 lists all" in shown
+    assert "... and 60 more topics" in render(describe(many))
+    assert render(describe(many), PIPE).count("\nt-") == 100
     assert "200 partitions: --all-partitions lists them" in render(
-        describe(many), named=True, limit=0
+        describe(many), named=True, top=100
     )
 
 

@@ -63,7 +63,7 @@ def test_the_text_has_reasons_and_remedies_in_80_columns() -> None:
     assert "Group billing: 3 members in 3 racks, 12 partitions of 1 topic" in text
     assert "Locality now 50.0 % 6 of 12 partitions off-rack" in text
     assert "At best 50.0 % 6 off-rack if balanced" in text
-    assert "rackward leaders plan --group billing -o leaders.json" in text
+    assert "rackward leaders plan billing -o leaders.json" in text
     text = one_line(explain(LOPSIDED))
     assert "its member reads 4 in balance (too-many-leaders)" in text
     assert "Move 3 leaders to b and 3 to c: 0 off-rack at best" in text
@@ -106,7 +106,7 @@ def test_mapping_gives_racks_to_members() -> None:
     assert all(each.rack for each in explained.summary().members)
     text = render(explained, mapping, width=400)
     assert "rack a leads 10 partitions, and no member is in it" in text.replace("Rack", "rack")
-    assert f"leaders plan --group billing --mapping {mapping} -o leaders.json" in text
+    assert f"leaders plan billing --mapping {mapping} -o leaders.json" in text
 
 
 def test_another_assignor_and_better_members_are_named() -> None:
@@ -151,7 +151,7 @@ def test_new_protocol_is_advised_to_move_leaders_only() -> None:
     assert kinds(explain(new, nothing)) == {"too-many-leaders": []}
     for explained in (explain(new), explain(new, shuffled)):
         text = one_line(explained)
-        assert "rackward leaders plan --group billing" in text
+        assert "rackward leaders plan billing" in text
         assert "use the assignor" not in text.lower()
         assert "rackward lead " not in text
         assert "groups rebalance" not in text

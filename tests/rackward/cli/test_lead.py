@@ -18,7 +18,7 @@ from rackward.cli.lead import (
     planned_action,
     question,
     show_rows,
-    show_status,
+    watch,
 )
 from rackward.kafka import CredentialsError
 from rackward.kafka.groups import Group, GroupMember
@@ -72,7 +72,7 @@ def test_errors_of_options_come_before_any_connection(arguments: list[str], prob
         app([*arguments, "--bootstrap-server", "127.0.0.1:1"], standalone_mode=False)
 
 
-def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_leader_logs_and_prints_only_json(capsys: pytest.CaptureFixture[str]) -> None:
     class Leader:
         failure = CredentialsError("authentication failed")
 
@@ -81,7 +81,7 @@ def test_without_a_terminal_there_are_no_tables(capsys: pytest.CaptureFixture[st
 
     for as_json, shown in ((False, ""), (True, '"group": "g"')):
         with pytest.raises(CredentialsError):
-            show_status(cast("GroupLeader", Leader()), as_json)
+            watch(cast("GroupLeader", Leader()), as_json)
         out = capsys.readouterr().out
         assert shown in out
         assert bool(out) == as_json
@@ -116,10 +116,8 @@ ROW = LeadRow(
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_names_are_never_cut(width: int) -> None:
-    text = rendered(
-        lambda console: show_rows([ROW, group_status(LeadStatus(LONG))], console), width
-    )
-    assert text.replace("\n", "").count(LONG) == 2
+    text = rendered(lambda console: show_rows([ROW], console), width)
+    assert text.replace("\n", "").count(LONG) == 1
     text = " ".join(text.split())
     assert "12 partitions: 2 local, 6 off-rack, 4 unknown, 1 off-rack at best" in text
     assert "join, and lead when its leader leaves" in text

@@ -18,21 +18,21 @@ SERVER = ("--bootstrap-server", "nowhere.invalid:9092")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "specify --group (repeatable) or --readers"),
-        (("--group", "g", "--readers", "a=1"), "specify --group (repeatable) or --readers"),
+        ((), "give either GROUP or --readers"),
+        (("g", "--readers", "a=1"), "give either GROUP or --readers"),
         (("--readers", "a=1"), "--readers needs --topics"),
         (("--readers", "a=x", "--topics", "t"), "--readers a=x: write RACK=NUMBER"),
         (("--readers", "a=-1", "--topics", "t"), "--readers a=-1: a number of consumers is neg"),
         (("--readers", "a=0", "--topics", "t"), "--readers a=0: give at least one consumer"),
         (("--readers", "a=1", "--topics", "t", "--mapping", "h=a"), "--mapping is for the memb"),
-        (("--group", "g", "--mapping", "10.0.0.0/33=a"), "--mapping: '10.0.0.0/33' is not a val"),
+        (("g", "--mapping", "10.0.0.0/33=a"), "--mapping: '10.0.0.0/33' is not a val"),
         (
             ("--readers", "a=1", "--topics", "t", "--assignment", "rackward"),
             "--assignment is that",
         ),
-        (("--group", "g", "--max-byte-imbalance", "0.2"), "--max-byte-imbalance needs --weights"),
-        (("--group", "g", "--format", "kafka"), "--format kafka needs --output FILE"),
-        (("--group", "g", "--writers-cluster", "c"), "--writers-cluster needs --writers-from"),
+        (("g", "--max-byte-imbalance", "0.2"), "--max-byte-imbalance needs --weights"),
+        (("g", "--format", "kafka"), "--format kafka needs --output FILE"),
+        (("g", "--writers-cluster", "c"), "--writers-cluster needs --writers-from"),
     ],
 )
 def test_bad_options_are_errors_before_connecting(arguments: tuple[str, ...], message: str) -> None:

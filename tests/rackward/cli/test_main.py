@@ -250,7 +250,22 @@ def test_script_of_each_shell(shell: str) -> None:
         subprocess.run([shell, "-n"], input=script, text=True, timeout=60, check=True)
 
 
+def completed(words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Complete the last of the words of a command line."""
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return python("-c", MAIN, _RACKWARD_COMPLETE="complete_bash", **typed, **variables)
+
+
 def test_completion_of_a_subcommand() -> None:
-    typed = {"COMP_WORDS": "rackward topics cre", "COMP_CWORD": "2"}
-    done = python("-c", MAIN, _RACKWARD_COMPLETE="complete_bash", **typed)
-    assert done.stdout.split() == ["create"]
+    assert completed("rackward topics cre").stdout.split() == ["create"]
+    assert completed("rackward audit --sort m").stdout.split() == ["members"]
+
+
+@pytest.mark.parametrize("words", ["rackward audit bil", "rackward placement check --topics a,b"])
+@pytest.mark.parametrize("servers", ["127.0.0.1:1", "nonsense", ""])
+def test_completion_without_a_cluster_is_silent(words: str, servers: str, tmp_path: Path) -> None:
+    settings = tmp_path / "config.toml"
+    settings.write_text("bootstrap_server = ")
+    file = {} if servers else {"RACKWARD_CONFIG_FILE": str(settings)}
+    done = completed(words, RACKWARD_BOOTSTRAP_SERVER=servers, **file)
+    assert (done.stdout.strip(), done.stderr) == ("", "")

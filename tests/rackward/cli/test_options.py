@@ -74,7 +74,10 @@ def test_contradicting_options_are_errors(given: dict[str, Any], message: str) -
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"security.protocol=SSL\x07", bytes(range(1, 256))])
+@pytest.mark.parametrize(
+    "content",
+    [b"security.protocol=SSL\x07", bytes(range(1, 256)), b"HTTP/1.1 200 OK\r\n\r\n<html>"],
+)
 def test_a_config_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "client.properties").write_bytes(content)
     options = ClusterOptions("127.0.0.1:1", tmp_path / "client.properties")
@@ -83,7 +86,9 @@ def test_a_config_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) 
 
 
 def test_no_cluster_names_all_ways_to_give_one() -> None:
-    ways = "--bootstrap-server .* RACKWARD_BOOTSTRAP_SERVER, .*--command-config, .*file of settings"
+    ways = (
+        "--bootstrap-server .* RACKWARD_BOOTSTRAP_SERVER, .*--command-config, .* in .*config.toml$"
+    )
     with pytest.raises(InvalidOptionError, match=ways):
         ClusterOptions().connect()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.table import Table
 
 import rackward
 from placement_core import InvalidOptionError
@@ -20,12 +21,14 @@ from rackward.cli.output import (
     confirm,
     escape_controls,
     log_to_stderr,
+    number,
     print_json,
     print_json_line,
     require_confirmation,
     stdout,
     table,
 )
+from tests.support.consoles import PIPE, rendered
 
 
 @pytest.mark.parametrize(
@@ -162,3 +165,38 @@ def test_confirming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     confirm("Create topic orders?", yes=False)
     confirm("Create topic orders?", yes=True)
+
+
+LONG = "payments.settlement.reconciliation-events.v2.eu-west-1"
+
+
+def rows_of_groups() -> Table:
+    rows = table("group", "client,\nassignor", number("off\nrack"), "notes")
+    rows.add_row(LONG, "Java, range", "1,200", "a\nb")
+    rows.add_row("", "librdkafka, an-assignor-of-a-long-name", "7", "")
+    rows.add_row("c", "no members", "", "")
+    return rows
+
+
+def test_a_row_is_a_line_in_pipes() -> None:
+    assert rendered(lambda console: console.print(rows_of_groups()), PIPE).splitlines() == [
+        f"group{' ' * 51}client, assignor                        off rack  notes",
+        f"{LONG}  Java, range                                1,200  a; b",
+        f"{LONG}  librdkafka, an-assignor-of-a-long-name         7  -",
+        f"c{' ' * 55}no members                                     -  -",
+    ]
+
+
+def test_names_are_whole_on_narrow_terminals() -> None:
+    assert rendered(lambda console: console.print(rows_of_groups()), 60).splitlines() == [
+        "group",
+        "client,                                           off",
+        "assignor                                         rack  notes",
+        "─" * 60,
+        LONG,
+        "Java, range                                     1,200  a",
+        "                                                       b",
+        "librdkafka, an-assignor-of-a-long-name              7",
+        "c",
+        "no members",
+    ]

@@ -111,6 +111,7 @@ def test_a_context_overrides_the_other_settings(tmp_path: Path) -> None:
         ("timeout = 'long'", None, "timeout is 'long': write a number of seconds"),
         ("currency = ''", None, "currency is '': write a text"),
         ("timeut = 3", None, "unknown setting 'timeut'; the settings are bootstrap_server, comm"),
+        ("prices = 'a'\ntimeout", None, "is not valid TOML: see line 2, which is not complete"),
         ("prices = 'a'\ntimeout = \n", None, "is not valid TOML: see line 2, column 11"),
         ("[contexts.prod]\ntimeut = 3", "prod", "unknown setting 'timeut'"),
         ("timeout = 3", "none", "no context 'none'; the contexts are: none"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.collector import ClusterSource, Patterns, SourceError, read_host_racks, read_sources
+from rackward.collector import ClusterSource, Patterns, SourceError, read_sources
 from rackward.config_files import ConfigError
 
 DEFAULTS = ClusterSource("", {"client.id": "x"}, requests_per_second=7.0)
@@ -96,19 +96,6 @@ def test_errors_name_the_file_and_the_cluster(tmp_path: Path, text: str, message
     assert message in str(raised.value)
     assert str(file) in str(raised.value)
     assert "pass-word" not in str(raised.value)
-
-
-def test_invalid_files_of_racks_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_host_racks(tmp_path / "absent.yaml")
-    other = tmp_path / "racks.txt"
-    other.write_text("x")
-    with pytest.raises(ConfigError, match=r"has to end in \.yaml"):
-        read_host_racks(other)
-    listed = tmp_path / "racks.json"
-    listed.write_text("[]")
-    with pytest.raises(SourceError, match="an address or a network"):
-        read_host_racks(listed)
 
 
 def test_patterns_include_and_exclude() -> None:

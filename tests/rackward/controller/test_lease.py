@@ -65,7 +65,7 @@ class FakeConsumer:
 
 @pytest.fixture
 def consumers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeConsumer]]:
-    """Replace KafkaConsumer in a process that has not installed our coordinator yet."""
+    """Replace KafkaConsumer in a process that has not installed rackward's coordinator yet."""
     created: list[FakeConsumer] = []
 
     def create(**configs: Any) -> FakeConsumer:

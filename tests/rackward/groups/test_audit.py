@@ -178,7 +178,7 @@ def test_costs_and_totals() -> None:
     }
     # Both groups are named: they read one topic, and its leaders serve both.
     assert {row.steps[-1].lines[0] for row in report.groups} == {
-        "rackward leaders plan --group far --group near -o leaders.json"
+        "rackward leaders plan far near -o leaders.json"
     }
 
 
@@ -350,7 +350,7 @@ def test_members_that_send_a_rack_read_from_followers() -> None:
         assert (row.findings, row.steps, row.layout) == ((), (), row.assignor)
     assert (now(rows["own"]).off_rack, now(rows["own"]).crossing) == (6, 6e6)
     # The leaders move for the group that reads from them, and for no other.
-    assert rows["own"].steps[-1].lines[0] == "rackward leaders plan --group own -o leaders.json"
+    assert rows["own"].steps[-1].lines[0] == "rackward leaders plan own -o leaders.json"
     assert report.replica_selectors == (SelectorBrokers(RACK_AWARE_SELECTOR, 6),)
     # kafka-go's rack-affinity sends a rack when it joins, and none when it fetches.
     (kafka_go,) = audit_with_selectors(group("go", shares, protocol="rack-affinity")).groups

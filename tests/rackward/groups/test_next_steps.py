@@ -12,6 +12,7 @@ from rack_traffic.advice import (
     Library,
     StepKind,
     can_be_reassigned,
+    join_steps,
     libraries_of,
 )
 from rackward.groups.next_steps import LedBy, led_by, next_steps
@@ -128,7 +129,7 @@ def test_groups_that_cannot_be_led_get_leaders_only() -> None:
         (step,) = steps(it, assignor_helps=True, layout_helps=True)
         assert step.kind is StepKind.MOVE_LEADERS
         assert step.lines == (
-            "rackward leaders plan --group g -o leaders.json",
+            "rackward leaders plan g -o leaders.json",
             "rackward leaders apply leaders.json",
         )
 
@@ -143,12 +144,26 @@ def test_assignor_comes_first_and_commands_are_quoted() -> None:
     )
     assert [step.lines[0] for step in found] == [
         "rackward lead g --take-over remove --mapping 10.0.0.0/8=az1",
-        "rackward leaders plan --group 'a b' --group g --mapping 10.0.0.0/8=az1 -o leaders.json",
+        "rackward leaders plan 'a b' g --mapping 10.0.0.0/8=az1 -o leaders.json",
     ]
     many = tuple(f"g{n}" for n in range(MAX_GROUPS_IN_COMMAND + 5))
     (step,) = steps(group("consumer-g-1"), layout_helps=True, sharing=many)
-    assert step.lines[0].count("--group") == 1
+    assert step.lines[0] == "rackward leaders plan g -o leaders.json"
     assert f"the {MAX_GROUPS_IN_COMMAND + 5} other groups" in step.text
+
+
+def test_one_command_for_all_groups_of_a_step() -> None:
+    found = [
+        (name, step)
+        for name in ("lead", "a b")
+        for step in steps(group("consumer-g-1", id=name), assignor_helps=True, layout_helps=True)
+    ]
+    joined = [(names, step.lines[0]) for names, step in join_steps(found)]
+    assert joined == [
+        (["lead", "a b"], "rackward lead lead 'a b' --take-over remove"),
+        (["lead"], "rackward leaders plan lead -o leaders.json"),
+        (["a b"], "rackward leaders plan 'a b' -o leaders.json"),
+    ]
 
 
 @pytest.mark.parametrize(

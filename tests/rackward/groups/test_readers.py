@@ -152,7 +152,7 @@ def test_assignment_is_unknown_while_rebalancing() -> None:
         (replace(STICKY, state="CompletingRebalance"), AssignmentKind.CURRENT),
         (replace(OWNERS, type="consumer", state="Reconciling"), None),
     ):
-        with pytest.raises(InvalidOptionError, match=f"--group {group.id}: the group is rebal"):
+        with pytest.raises(InvalidOptionError, match=f"group {group.id}: it is rebalancing"):
             readers_of_groups([group], NO_HOSTS, kind)
     assert readers_of_groups([replace(STICKY, state="PreparingRebalance")], NO_HOSTS).demands
 

@@ -200,6 +200,18 @@ def test_error_of_a_server_that_responds(
     assert expected in str(error)
 
 
+def test_a_server_that_waits_for_a_line_is_not_kafka() -> None:
+    def respond(connection: socket.socket) -> None:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += connection.recv(1000)
+        connection.sendall(HTTP_ERROR)
+
+    with server(respond) as port:
+        error = connect_error({}, f"127.0.0.1:{port}", timeout=1.0)
+    assert f"the server at 127.0.0.1:{port} is not Kafka: check the port" in str(error)
+
+
 def test_a_silent_server_takes_no_longer_than_the_timeout() -> None:
     with server(ignore) as port:
         error = connect_error({}, f"127.0.0.1:{port}", timeout=0.5)
@@ -274,5 +286,5 @@ def test_certificate_errors_of_both_sides(tmp_path: Path) -> None:
 
 
 def test_no_bootstrap_server() -> None:
-    with pytest.raises(InvalidOptionError, match="set --bootstrap-server HOST:PORT or RACKWARD_"):
+    with pytest.raises(InvalidOptionError, match=r"set bootstrap\.servers"):
         connect({"client.id": "x"})

@@ -43,16 +43,16 @@ class Files:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("certificates")
-    ours, another = make_authority("ours"), make_authority("another")
+    own, another = make_authority("own"), make_authority("another")
 
     def tls(name: str, authority: Authority, trusted: Authority) -> MutualTls:
         return _files(folder, name, authority.sign(name), trusted)
 
     return Files(
-        service=tls("service", ours, ours),
-        client=tls("client", ours, ours),
-        untrusted=tls("untrusted", another, ours),
-        other_trust=tls("trusting", ours, another),
+        service=tls("service", own, own),
+        client=tls("client", own, own),
+        untrusted=tls("untrusted", another, own),
+        other_trust=tls("trusting", own, another),
     )
 
 
@@ -137,9 +137,9 @@ def test_a_client_refuses_a_service_of_another_authority(files: Files) -> None:
 
 
 def test_a_client_refuses_a_service_of_another_name(files: Files, tmp_path: Path) -> None:
-    ours = make_authority()
-    elsewhere = _files(tmp_path, "s", ours.sign("elsewhere", addresses=("192.0.2.1",)), ours)
-    client = _files(tmp_path, "c", ours.sign("c"), ours)
+    own = make_authority()
+    elsewhere = _files(tmp_path, "s", own.sign("elsewhere", addresses=("192.0.2.1",)), own)
+    client = _files(tmp_path, "c", own.sign("c"), own)
     with run_service(tls=elsewhere) as service, pytest.raises(ServiceTlsError, match="mismatch"):
         place_as(service, client)
     assert files.service != elsewhere

@@ -29,6 +29,7 @@ from tests.support.waiting import TEST_TIMEOUT
 def test_spark_that_cannot_be_started_or_reached(
     options: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "brokers").mkdir()
     command = [sys.executable, "-m", "rackward.cli.main", "traffic", "run", str(tmp_path), "out"]
     done = subprocess.run(
         [*command, *options], check=False, capture_output=True, text=True, timeout=2 * TEST_TIMEOUT
