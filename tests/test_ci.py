@@ -67,8 +67,14 @@ def test_the_installed_release_is_not_tested_again(
     assert script.to_test(oldest, newest, installed) == to_test
 
 
+def test_the_page_names_the_releases_of_frameworks(script: ModuleType) -> None:
+    page = (ROOT / "docs" / "frameworks.md").read_text()
+    for framework in script.FRAMEWORKS:
+        assert f"{framework.distribution} {framework.version}" in page
+
+
 def test_every_test_exists(script: ModuleType) -> None:
-    for client in script.CLIENTS:
+    for client in (*script.CLIENTS, *script.FRAMEWORKS):
         for test in client.tests:
             path, _, function = test.partition("::")
             found = ROOT / path

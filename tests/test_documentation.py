@@ -94,6 +94,8 @@ def test_python(block: Block) -> None:
         "exec",
         flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
     )
+    if block.page == "docs/frameworks.md":
+        return  # integration/lead/test_frameworks.py runs it, where the frameworks are installed.
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = importlib.import_module(str(node.module))

@@ -75,7 +75,7 @@ class ProgramClient:
     """A consumer in a process of its own. Its generation is not known: 0 while it owns.
 
     The process starts with `subscribe`, whose topics cannot be changed afterwards. ``command``
-    returns its arguments for topics and a folder that exists as long as the process. ``parse``
+    returns its arguments for topics and its working folder, which exists as long as it. ``parse``
     returns the event of a line that it prints, None for another line.
     """
 
@@ -113,7 +113,11 @@ class ProgramClient:
         folder = Path(self._folder.name)
         with (folder / "stderr").open("w") as errors:
             self._process = subprocess.Popen(
-                self._command(topics, folder), stdout=subprocess.PIPE, stderr=errors, text=True
+                self._command(topics, folder),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=folder,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -8,6 +8,7 @@ As a program, this module is a producer that sends until its standard input is c
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import select
@@ -163,7 +164,9 @@ def with_admin(cluster: Cluster, call: Callable[[Any], Any]) -> Any:
 class SteadyProducer:
     """A producer that sends a record to each partition every ``every`` seconds, until stopped.
 
-    ``acknowledged`` holds, by partition, the acknowledged offsets, which a group must read.
+    ``acknowledged`` holds, by partition, the acknowledged offsets, which a group must read. Without
+    ``value``, that of a record is its partition and its number, "3 17", which is the offset if
+    nothing else is written.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class SteadyProducer:
         topic: str,
         partitions: int,
         every: float = 0.1,
-        value: bytes = b"x",
+        value: bytes | None = None,
     ) -> None:
         self.acknowledged: dict[int, set[int]] = {p: set() for p in range(partitions)}
         self._producer = KafkaProducer(
@@ -186,9 +189,12 @@ class SteadyProducer:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._ending.wait(self._every):
+        for number in itertools.count():
+            if self._ending.wait(self._every):
+                return
             for partition in self.acknowledged:
-                self._producer.send(self._topic, self._value, partition=partition).add_callback(
+                value = self._value or f"{partition} {number}".encode()
+                self._producer.send(self._topic, value, partition=partition).add_callback(
                     lambda sent: self.acknowledged[sent.partition].add(sent.offset)
                 )
 
