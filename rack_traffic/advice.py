@@ -27,7 +27,13 @@ OWN_PROTOCOLS = RANGE, COOPERATIVE_STICKY = (
 """Rackward's assignors."""
 
 STREAMS_PROTOCOL = "stream"
-"""The protocol of Kafka Streams in classic groups, whose assignments have tasks."""
+"""The protocol of Kafka Streams in classic groups."""
+
+FIXED_PROTOCOLS = {
+    STREAMS_PROTOCOL: "the assignment of Kafka Streams has tasks, which only Streams can assign",
+    "faust": "the assignment of Faust has tables and standbys, which only Faust can assign",
+}
+"""Protocols of classic groups that nobody but the library itself can answer, each with why."""
 
 RACK_AFFINITY = "rack-affinity"
 """kafka-go's assignor by racks, whose members send theirs as their user data."""
@@ -182,8 +188,8 @@ def can_be_reassigned(group: AdvisedGroup) -> bool:
 
 
 def assignor_is_fixed(group: AdvisedGroup) -> bool:
-    """Return whether no other assignor can assign the group: brokers do, or Kafka Streams does."""
-    return group.type != CLASSIC or group.protocol == STREAMS_PROTOCOL
+    """Return whether no other assignor can assign the group: brokers do, or its library does."""
+    return group.type != CLASSIC or group.protocol in FIXED_PROTOCOLS
 
 
 def reference_protocol(group: AdvisedGroup) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from assignors import Member
 from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from placement_core.leaders import components
-from rack_traffic.advice import CLASSIC, STREAMS_PROTOCOL, MemberClient
+from rack_traffic.advice import CLASSIC, FIXED_PROTOCOLS, MemberClient
 from rack_traffic.output_tables import WHAT_IF
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import spark_schema
@@ -138,7 +138,7 @@ def group_case(row: Mapping[str, Any]) -> GroupCase:
         racks={each["broker"]: each["rack"] for each in row["brokers"]},
         shared_topics=row["shared_topics"],
         assigned_by_brokers=row["group_type"] not in (None, CLASSIC)
-        or row["protocol"] == STREAMS_PROTOCOL,
+        or row["protocol"] in FIXED_PROTOCOLS,
         type=row["group_type"] or CLASSIC,
         clients={
             each["member_id"]: MemberClient(

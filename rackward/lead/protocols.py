@@ -43,7 +43,7 @@ from assignors.consumer_protocol import (
 from assignors.encoding import read_members as to_columns
 from assignors.group import Members
 from placement_core import InvalidOptionError
-from rack_traffic.advice import RACK_AFFINITY, STREAMS_PROTOCOL
+from rack_traffic.advice import FIXED_PROTOCOLS, RACK_AFFINITY
 from rackward.kafka.groups import GroupKind, read_affinity_rack
 
 
@@ -107,13 +107,10 @@ def parse_protocols(option: str, pairs: Iterable[str]) -> dict[str, ProtocolStra
                 f"{option} {pair}: write NAME=STRATEGY with one of the strategies"
                 f" {', '.join(PROTOCOL_STRATEGIES)}"
             )
-        if name == STREAMS_PROTOCOL:
-            raise InvalidOptionError(f"{option} {pair}: {REFUSED_STREAMS}; {_PLAN}")
+        if name in FIXED_PROTOCOLS:
+            raise InvalidOptionError(f"{option} {pair}: {FIXED_PROTOCOLS[name]}; {_PLAN}")
         protocols[name] = PROTOCOL_STRATEGIES[strategy]
     return protocols
-
-
-REFUSED_STREAMS = "the assignment of Kafka Streams has tasks, which only Streams can assign"
 
 
 def why_refused(
@@ -126,8 +123,8 @@ def why_refused(
     """
     if kind in _REFUSED_KINDS:
         return _REFUSED_KINDS[kind].format(protocol_type=protocol_type, plan=_PLAN)
-    if protocol == STREAMS_PROTOCOL:
-        return f"{REFUSED_STREAMS}; {_PLAN}"
+    if protocol in FIXED_PROTOCOLS:
+        return f"{FIXED_PROTOCOLS[protocol]}; {_PLAN}"
     if protocol and protocol not in known:
         return (
             f"its assignor is {protocol}, which is not known here: if its members apply any"

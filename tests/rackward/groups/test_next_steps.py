@@ -124,7 +124,11 @@ def test_the_step_to_another_assignment(it: Group, kind: StepKind, lines: tuple[
 
 
 def test_groups_that_cannot_be_led_get_leaders_only() -> None:
-    for it in (group("x", protocol="uniform", type="consumer"), group("x", protocol="stream")):
+    for it in (
+        group("x", protocol="uniform", type="consumer"),
+        group("x", protocol="stream"),
+        group("x", protocol="faust"),
+    ):
         assert steps(it, assignor_helps=True) == ()
         (step,) = steps(it, assignor_helps=True, layout_helps=True)
         assert step.kind is StepKind.MOVE_LEADERS

@@ -13,6 +13,7 @@ from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from assignors.consumer_protocol import EMPTY_SUBSCRIPTION, split_user_data
 from placement_core import InvalidOptionError
 from rack_traffic.advice import LED_PROTOCOLS, OWN_PROTOCOLS
+from rackward.kafka.groups import GroupKind
 from rackward.lead.protocols import (
     DEFAULT_PROTOCOLS,
     PROTOCOL_STRATEGIES,
@@ -23,6 +24,7 @@ from rackward.lead.protocols import (
     parse_protocols,
     read_foreign_user_data,
     read_members,
+    why_refused,
 )
 from tests.support.kafka_python import assignment_bytes, subscription_bytes
 
@@ -56,9 +58,14 @@ class TestParseProtocols:
         with pytest.raises(InvalidOptionError, match=r"--protocol .*: write NAME=STRATEGY"):
             parse_protocols("--protocol", [pair])
 
-    def test_streams_cannot_be_added(self) -> None:
-        with pytest.raises(InvalidOptionError, match="tasks"):
-            parse_protocols("--protocol", ["stream=sticky"])
+    @pytest.mark.parametrize(("name", "reason"), [("stream", "tasks"), ("faust", "standbys")])
+    def test_protocols_of_one_library_cannot_be_added(self, name: str, reason: str) -> None:
+        with pytest.raises(InvalidOptionError, match=reason):
+            parse_protocols("--protocol", [f"{name}=sticky"])
+        refused = why_refused(GroupKind.CLASSIC, "consumer", name, DEFAULT_PROTOCOLS)
+        assert refused is not None
+        assert reason in refused
+        assert "--protocol" not in refused
 
 
 def test_the_rack_of_kafka_gos_rack_affinity_is_its_user_data() -> None:
