@@ -233,7 +233,8 @@ def test_the_page_about_producers_has_cells_of_their_table() -> None:
     heading = "| strategy | written across |"
     _, *measured = table_rows(make_page(PRODUCED.run, PRODUCED.results()), heading)
     cells = [
-        [strategy, written, read.partition(" (")[0]] for strategy, written, _, _, read, *_ in measured
+        [strategy, written, read.partition(" (")[0]]
+        for strategy, written, _, _, read, *_ in measured
     ]
     _, *shown = table_rows(documentation("producers.md"), heading)
     assert len(shown) > 2
