@@ -30,6 +30,8 @@ LEADERS = [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
 """Broker of each leader. So with a member in each rack, two partitions are off-rack at best."""
 PARTITIONS, AT_BEST = len(LEADERS), "83.3 %"
 MEMBERS = {"a1": "a", "b1": "b", "c1": "c"}
+LINES = 24
+"""The height of the terminal."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,18 @@ class Top(Terminal):
         super().__init__(groups.cluster, "top", *names, "--status", groups.url)
 
     def press(self, keys: str, until: str, absent: str = "\0") -> list[str]:
-        """Type keys; return the lines of the first frame that has ``until``, without ``absent``."""
+        """Type keys; return the lines of the first whole frame with ``until``, without ``absent``.
+
+        A frame arrives in pieces; it always fills the screen.
+        """
         self.type(keys)
-        self.read_until(lambda shown: until in (frame := last_frame(shown)) and absent not in frame)
+        self.read_until(
+            lambda shown: (
+                until in (frame := last_frame(shown))
+                and absent not in frame
+                and frame.count("\r\n") == LINES - 1
+            )
+        )
         return last_frame(self.shown).split("\r\n")
 
     def end(self) -> int:
@@ -128,7 +139,7 @@ def test_keys_at_a_terminal(groups: Groups) -> None:
     stock, led = groups.stock.id, groups.led.id
     with Top(groups) as shown:
         lines = shown.press("", until="across racks")
-        assert len(lines) == 24
+        assert len(lines) == LINES
         assert max(map(len, lines)) <= 80
         assert sum(line.startswith((stock, led)) for line in lines) == 2
         shown.press("<<", until="group▼")
