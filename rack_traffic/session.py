@@ -117,7 +117,7 @@ _LOCAL_SETTINGS = {
     # Most of what the JVM would optimise early runs once: classes that load, plan and generate
     # code. What handles rows is called often enough to be compiled soon nevertheless.
     # Code that Spark generates for wide rows is above the size at which the JVM gives up compiling:
-    # interpreted, it takes half of the time of millions of commits.
+    # interpreted, it takes half of the CPU time of ten million commits.
     "spark.driver.extraJavaOptions": (
         "-XX:CompileThresholdScaling=5 -XX:+UseParallelGC -XX:-DontCompileHugeMethods"
     ),

@@ -31,6 +31,7 @@ from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import finding_text, remedy_advice
 from rackward.groups.readers import (
     Reader,
+    check_exists,
     current_assignment,
     current_readers,
     in_sync_racks,
@@ -356,11 +357,7 @@ def check_explainable(name: str, group: Group | None) -> Group:
     Raises InvalidOptionError if the group does not exist, is not of consumers, has no members or
     is rebalancing.
     """
-    if group is None:
-        raise InvalidOptionError(
-            f"group {name} does not exist, or this user may not describe it: check the name, or "
-            f"grant this user Describe on group {name}"
-        )
+    group = check_exists(name, group)
     if (reason := why_not_explainable(group)) is not None:
         raise InvalidOptionError(f"group {name}: {reason}")
     return group

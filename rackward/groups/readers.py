@@ -149,16 +149,22 @@ def match_groups(
     return sorted(exact | matched), frozenset(matched - exact)
 
 
+def check_exists(name: str, group: Group | None) -> Group:
+    """Return the group; raise InvalidOptionError if there is none."""
+    if group is None:
+        raise InvalidOptionError(
+            f"group {name} does not exist, or this user may not describe it: check the name, or "
+            f"grant this user Describe on group {name}"
+        )
+    return group
+
+
 def check_readers(name: str, group: Group | None) -> Group:
     """Return the group if brokers tell who reads what in it, or could.
 
     Raises InvalidOptionError if it does not exist or has no subscribed members.
     """
-    if group is None:
-        raise InvalidOptionError(
-            f"group {name}: it does not exist, or this user may not describe it: check the name, "
-            f"or grant this user Describe on group {name}"
-        )
+    group = check_exists(name, group)
     if (reason := why_no_readers(group)) is not None:
         raise InvalidOptionError(f"group {name}: {reason}; or use --readers")
     if not any(subscribed_topics(group, member) for member in group.members):

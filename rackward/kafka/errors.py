@@ -176,9 +176,10 @@ def _words(name: str) -> str:
 
 
 STEP_SECONDS = 5.0
-END_LINE_SECONDS = 0.5
-"""For which a server that did not respond may respond to the end of a line."""
 """Timeout of each step while there are other bootstrap servers to try."""
+
+END_LINE_SECONDS = 0.5
+"""Time for a server that did not respond to respond to the end of a line."""
 
 _TLS_ALERT, _TLS_HANDSHAKE = b"\x15\x03", b"\x16\x03"
 _UNSUPPORTED_SASL_MECHANISM, _ILLEGAL_SASL_STATE = 33, 34
