@@ -48,9 +48,8 @@ from rackward.cli.output import (
 )
 from rackward.cli.traffic import options as traffic_options
 from rackward.collector.config import ClusterSource, Patterns, Selection
-from rackward.collector.listeners import HostAddresses
 from rackward.collector.sinks import arrow_table
-from rackward.collector.snapshot import take_snapshot
+from rackward.collector.snapshot import HostAddresses, take_snapshot
 from rackward.groups.audit import audit_cluster
 from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit, MeasuredTraffic
 from rackward.groups.host_racks import HostRacks

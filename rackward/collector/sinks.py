@@ -31,7 +31,7 @@ from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES, arrow
 from rackward.collector.config import SinkError
 from rackward.collector.snapshot import Row, Snapshot
 from rackward.kafka import AdminError, check_topics, connect, read_state
-from rackward.kafka.producer import ReliableProducer
+from rackward.kafka.client import ReliableProducer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ import typer
 
 from rackward.cli.commands import command_group
 from rackward.cli.output import log_to_stderr
-from rackward.flow_sampling.sampler import sample_flows
+from rackward.flow_sampling import sample_flows
 
 SAMPLE_EPILOG = """
 \b
