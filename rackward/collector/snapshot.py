@@ -36,7 +36,7 @@ Tables = Mapping[str, Sequence[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of each table of :mod:`rack_traffic.snapshot_tables`.
+    """Rows of each table of :mod:`rack_traffic.tables`.
 
     ``taken_at`` is when the snapshot was started. ``faults`` has one line for each part that could
     not be read. ``groups`` is the number of groups.
