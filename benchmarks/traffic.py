@@ -21,8 +21,8 @@ from benchmarks.harness import in_new_process, tree_cpu_seconds
 from benchmarks.traffic_data import Size, true_bytes, write_snapshots
 from rack_traffic.batch import BatchOptions, run_traffic, run_what_if
 from rack_traffic.options import Interval
-from rack_traffic.output_tables import PRODUCERS, REPLICATION
 from rack_traffic.session import SparkOptions, spark_session
+from rack_traffic.tables import PRODUCERS, REPLICATION
 
 MASTER, MEMORY = "local[2]", "4g"
 SIZES = {

@@ -24,7 +24,7 @@ from placement_core import RACK_AWARE_SELECTOR
 from rack_traffic.options import EstimationOptions
 from rack_traffic.pipeline import Snapshots, partition_hours
 from rack_traffic.session import SparkOptions, spark_session
-from rack_traffic.snapshot_tables import arrow_schema
+from rack_traffic.tables import arrow_schema
 from tests.support.oracles import traffic_sql
 from tests.support.traffic_truth import Fault, observe, simulate
 

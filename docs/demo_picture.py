@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from rackward.bench.demo import DEMO_STRATEGIES, DemoResult
+from rackward.cli.demo import DEMO_STRATEGIES, DemoResult
 
 ROW, LEFT, BAR, WIDTH = 44, 264, 380, 904
 """Units of the SVG: the height of a row, where bars begin and how long they are, and the width."""

@@ -20,12 +20,11 @@ from rack_traffic.pipeline import FlowInput, partition_hours, priced_hours, writ
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import HOURLY, OUTPUT, PARTITION_HOURS, RANKING, WHAT_IF
 from rack_traffic.session import log
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.storage import read_snapshots, read_table, valid_snapshots, validate_tables
+from rack_traffic.tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.validation import ValidatedTable, count_rows
-from rack_traffic.what_if.evaluate import what_if
+from rack_traffic.what_if.evaluate import producers_what_if, what_if
 from rack_traffic.what_if.inputs import group_inputs
-from rack_traffic.what_if.producers import producers_what_if
 from rack_traffic.what_if.ranking import ranking
 from rack_traffic.writers import Writers
 

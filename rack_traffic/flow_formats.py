@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from rack_traffic.errors import InputError
 from rack_traffic.schemas import spark_schema
 from rack_traffic.session import summarize_error
-from rack_traffic.snapshot_tables import INT, LONG, TEXT
+from rack_traffic.tables import INT, LONG, TEXT
 from rack_traffic.validation import REASON, ValidatedTable, divide, first_reason
 
 RECORD = spark_schema(

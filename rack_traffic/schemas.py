@@ -1,8 +1,4 @@
-"""Spark schemas of the snapshot tables and of the output tables.
-
-:mod:`rack_traffic.snapshot_tables` and :mod:`rack_traffic.output_tables` define the columns and
-say what they mean.
-"""
+"""Spark schemas of the tables; :mod:`rack_traffic.tables` defines the columns."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rack_traffic import output_tables, snapshot_tables
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, Columns
+from rack_traffic import tables
+from rack_traffic.tables import SNAPSHOT_TABLES, Columns
 
 _ASSIGNMENT = StructType(
     [
@@ -28,14 +24,14 @@ _ASSIGNMENT = StructType(
     ]
 )
 _TYPES: dict[str, DataType] = {
-    snapshot_tables.TEXT: StringType(),
-    snapshot_tables.INT: IntegerType(),
-    snapshot_tables.LONG: LongType(),
-    snapshot_tables.DOUBLE: DoubleType(),
-    snapshot_tables.TIME: TimestampType(),
-    snapshot_tables.INTS: ArrayType(IntegerType()),
-    snapshot_tables.TEXTS: ArrayType(StringType()),
-    snapshot_tables.ASSIGNMENT: ArrayType(_ASSIGNMENT),
+    tables.TEXT: StringType(),
+    tables.INT: IntegerType(),
+    tables.LONG: LongType(),
+    tables.DOUBLE: DoubleType(),
+    tables.TIME: TimestampType(),
+    tables.INTS: ArrayType(IntegerType()),
+    tables.TEXTS: ArrayType(StringType()),
+    tables.ASSIGNMENT: ArrayType(_ASSIGNMENT),
 }
 
 
@@ -50,7 +46,7 @@ SNAPSHOTS: dict[str, StructType] = {
 """Name of a snapshot table to its schema."""
 
 OUTPUT: dict[str, StructType] = {
-    table: spark_schema(columns) for table, columns in output_tables.OUTPUT_TABLES.items()
+    table: spark_schema(columns) for table, columns in tables.OUTPUT_TABLES.items()
 }
 """Name of an output table to its schema."""
 

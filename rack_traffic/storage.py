@@ -16,7 +16,7 @@ from rack_traffic.errors import InputError
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
 from rack_traffic.session import is_url, summarize_error
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES
+from rack_traffic.tables import ESTIMATE_TABLES
 from rack_traffic.validation import ValidatedTable, validate
 
 

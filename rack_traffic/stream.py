@@ -45,8 +45,8 @@ from rack_traffic.pipeline import (
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import OUTPUT, REJECTED_ROWS, SNAPSHOTS
 from rack_traffic.session import KAFKA_CONNECTOR, log, minor, summarize_error
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.storage import validate_tables
+from rack_traffic.tables import ESTIMATE_TABLES, SNAPSHOT_TABLES
 from rack_traffic.transforms.hours import hour_numbers, whole_part
 from rack_traffic.validation import ValidatedTable
 from rack_traffic.watermark import (

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rack_traffic.schemas import spark_schema
-from rack_traffic.snapshot_tables import LONG, TEXT, TIME
+from rack_traffic.tables import LONG, TEXT, TIME
 
 HOUR = timedelta(hours=1)
 

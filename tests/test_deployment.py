@@ -18,7 +18,7 @@ from rackward.controller.leader_decision import Decision
 from rackward.controller.leader_follower import FollowStatus
 from rackward.controller.metrics import ControllerMetrics, MetricsCollector
 from rackward.controller.reconcile import ReconcileStatus
-from rackward.lead.metrics import LeadMetrics
+from rackward.lead.status import LeadMetrics
 from rackward.placement_service import ServiceMetrics
 from tests.test_documentation import PROJECT, ROOT, no_properties, parse_command
 

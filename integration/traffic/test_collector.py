@@ -38,7 +38,7 @@ from integration.support.groups import ConsumerGroup
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import committed, create_topic, fill, new_name, with_admin
 from placement_core import ClusterView, TopicPartition
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
+from rack_traffic.tables import SNAPSHOT_TABLES
 from rackward.collector import (
     ClusterResult,
     Collector,

@@ -23,7 +23,7 @@ from integration.support.collecting import (
 from integration.support.racks import evenly, replicas_led_from
 from integration.support.topics import create_topic, fill, new_name
 from placement_core import TopicPartition
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES
+from rack_traffic.tables import SNAPSHOT_TABLES
 from rackward.collector import (
     ClusterSource,
     ParquetSink,

@@ -19,9 +19,8 @@ from rack_traffic.atomic_write import write_atomically
 from rack_traffic.errors import OutputError
 from rack_traffic.prices import KINDS
 from rack_traffic.report.bill import team_cents
-from rack_traffic.report.findings import Finding, reliability_of
+from rack_traffic.report.findings import Finding, headline, planned_changes, reliability_of
 from rack_traffic.report.format import Currency
-from rack_traffic.report.headline import headline, planned_changes
 from rack_traffic.report.model import (
     Change,
     ClusterHours,

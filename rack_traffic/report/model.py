@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import reduce
 from operator import add, attrgetter
 
-from rack_traffic.output_tables import LEADER_LAYOUTS
+from rack_traffic.tables import LEADER_LAYOUTS
 
 MIN_HOURS_TO_EXTRAPOLATE = 24
 """A cost per month that is extrapolated from measurements of fewer hours is rough: traffic varies
@@ -245,7 +245,7 @@ class Summary:
     """All data of a report, sorted.
 
     ``groups`` are sorted by saving, then by cost, largest first. ``others`` are, of each cluster,
-    ``output_tables.PRODUCERS``, ``REPLICATION`` and ``NO_GROUP``, with the fields of a group.
+    ``tables.PRODUCERS``, ``REPLICATION`` and ``NO_GROUP``, with the fields of a group.
     ``rejected_rows`` is None if it is unknown whether rows were rejected, ``flows`` if none were
     measured. The intervals of the what-if lie in [``what_if_since``, ``what_if_until``).
     """

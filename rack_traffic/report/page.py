@@ -20,7 +20,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import KINDS
 from rack_traffic.report import format as wording
 from rack_traffic.report.bill import NO_TEAM, cents_text, team_cents
@@ -37,9 +36,17 @@ from rack_traffic.report.charts import (
     scenario_bars,
     sum_by_bar,
 )
-from rack_traffic.report.findings import LEVEL_MEANINGS, LEVEL_NAMES, Finding, reliability_of
+from rack_traffic.report.findings import (
+    FIRST_CHANGES,
+    LEVEL_MEANINGS,
+    LEVEL_NAMES,
+    Finding,
+    PlannedChange,
+    headline,
+    planned_changes,
+    reliability_of,
+)
 from rack_traffic.report.format import Currency
-from rack_traffic.report.headline import FIRST_CHANGES, PlannedChange, headline, planned_changes
 from rack_traffic.report.model import (
     MIN_HOURS_TO_EXTRAPOLATE,
     GroupTotal,
@@ -48,6 +55,7 @@ from rack_traffic.report.model import (
     share,
     total,
 )
+from rack_traffic.tables import HOURS_PER_MONTH
 
 # ---- The charts and tables of the page for each choice of cluster and kind of traffic.
 

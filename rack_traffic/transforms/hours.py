@@ -24,7 +24,7 @@ INTERVAL = ("from_at", "to_at", *(f"{rack}{end}" for rack in RACKS for end in ("
 """The time of an interval in microseconds, and the racks at its beginning and its end."""
 
 SIZES = ("bytes", "estimated_bytes", "unsized_offsets")
-"""What is added up, per pair of RACKS; see ``output_tables.PARTITION_HOURS``."""
+"""What is added up, per pair of RACKS; see ``tables.PARTITION_HOURS``."""
 
 
 def whole_part(value: Column, divisor: int) -> Column:

@@ -12,8 +12,8 @@ from assignors import Member
 from placement_core import TopicPartition
 from placement_core.flow import IntArray
 from rack_traffic.advice import CLASSIC, MemberClient
-from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable, crossed_level
+from rack_traffic.tables import HOURS_PER_MONTH
 
 
 @dataclass(frozen=True, slots=True)

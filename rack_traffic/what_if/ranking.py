@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from rack_traffic.output_tables import LEADER_LAYOUTS
 from rack_traffic.schemas import RANKING
+from rack_traffic.tables import LEADER_LAYOUTS
 
 TOLERANCE = 0.01
 """A smaller change is preferred if it misses at most this share of the possible saving."""

@@ -10,13 +10,13 @@ from assignors import LeaderRackAwareCooperativeSticky, Member
 from placement_core import ClusterView, TopicPartition, parse_rack
 from placement_core.racks import DEFAULT_MAX_SHARE, nearest_groups
 from rack_traffic.prices import PriceTable
-from rack_traffic.what_if.assignments import present_assignments
 from rack_traffic.what_if.cases import (
     GroupCase,
     PartitionCase,
     ScenarioMetrics,
     scenario_metrics,
 )
+from rack_traffic.what_if.scenarios import present_assignments
 from rackward.bench.clients import Read
 from rackward.bench.groups import Assignment
 from rackward.bench.strategies import Producers, Strategy

@@ -46,11 +46,10 @@ from rackward.cli.output import (
     table,
     write_page,
 )
-from rackward.cli.traffic import options as traffic_options
+from rackward.cli.traffic.options import FlowRecordOptions, SparkRunOptions
 from rackward.collector.config import ClusterSource, Patterns, Selection
-from rackward.collector.listeners import HostAddresses
 from rackward.collector.sinks import arrow_table
-from rackward.collector.snapshot import take_snapshot
+from rackward.collector.snapshot import HostAddresses, take_snapshot
 from rackward.groups.audit import audit_cluster
 from rackward.groups.audit_report import AuditReport, CrossRackReads, GroupAudit, MeasuredTraffic
 from rackward.groups.host_racks import HostRacks
@@ -186,16 +185,14 @@ def audit(
     ] = None,
     prices: PriceOptions,
     mapping: options.RackMapping = None,
-    flows: traffic_options.Flows = None,
-    flow_format: traffic_options.FlowFormat = None,
-    flow_addresses: traffic_options.FlowAddresses = None,
+    flows: FlowRecordOptions,
     as_json: options.Json = False,
     cluster: ClusterOptions,
 ) -> None:
     """Show what consumer groups read across racks, what it costs, and what to do next."""
     if html is not None:
         check_folder("--html", html)
-    flow_options = traffic_options.flow_options(flows, flow_format, flow_addresses)
+    flow_options = flows.parse()
     if flow_options is not None:
         if groups:
             raise InvalidOptionError("--flows measures all groups: leave out GROUP")
@@ -239,7 +236,7 @@ def with_measured(
         snapshot = take_snapshot(admin, source, lambda: None, HostAddresses(time.monotonic))
     tables = {table: arrow_table(table, [*rows]) for table, rows in snapshot.tables.items()}
     brokers = {end: (name, broker) for end, (_, broker) in flows.brokers.items()}
-    with traffic_options.running_spark(small=is_small(flows.path)) as spark:
+    with SparkRunOptions().session(small=is_small(flows.path)) as spark:
         counted = count_flows(spark, tables, dataclasses.replace(flows, brokers=brokers))
     measured = measured_traffic(counted, report, prices.parse()[0])
     faults = tuple(dict.fromkeys([*report.faults, *snapshot.faults]))

@@ -35,7 +35,8 @@ from rackward.kafka import (
     read_reassignments,
     read_state,
 )
-from rackward.topics.creator import read_min_isr, read_replication_targets
+from rackward.kafka.configs import read_min_isr
+from rackward.topics.creator import read_replication_targets
 from rackward.topics.health import (
     NOTED,
     UNHEALTHY,

@@ -316,8 +316,7 @@ def health_port(host: str, port: int, leader: GroupLeader) -> Iterator[str]:
     from prometheus_client import CollectorRegistry
 
     from rackward.health import HealthServer, Readiness
-    from rackward.lead.metrics import LeadMetrics
-    from rackward.lead.status import status_document
+    from rackward.lead.status import LeadMetrics, status_document
 
     def state() -> Readiness:
         groups = leader.status()

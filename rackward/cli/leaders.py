@@ -13,10 +13,10 @@ from rackward.cli import leaders_plan, options
 from rackward.cli.commands import command_group
 from rackward.cli.options import BatchOptions, ClusterOptions
 from rackward.cli.output import require_confirmation, table_console
-from rackward.cli.placement.apply import (
+from rackward.cli.plan_run import (
     APPLY_EVENTS,
     APPLY_STATUSES,
-    RESULTS,
+    RUN_RESULTS,
     ExecutionRunOptions,
     PlanArgument,
     run_plan,
@@ -62,7 +62,7 @@ class LeadersRunOptions(ExecutionRunOptions):
     batch_count: options.BatchCount = None
 
 
-@app.command("apply", epilog=APPLY_EPILOG, results=RESULTS)
+@app.command("apply", epilog=APPLY_EPILOG, results=RUN_RESULTS)
 def apply(plan: PlanArgument, *, run: LeadersRunOptions, cluster: ClusterOptions) -> None:
     """Execute a plan of leaders: reorder replicas, elect leaders and verify the result.
 
@@ -74,7 +74,7 @@ def apply(plan: PlanArgument, *, run: LeadersRunOptions, cluster: ClusterOptions
     _run("leaders apply", plan, load_plan(plan, PlanKind.LEADERS, "apply"), run, cluster)
 
 
-@app.command("cancel", epilog=CANCEL_EPILOG, results=RESULTS)
+@app.command("cancel", epilog=CANCEL_EPILOG, results=RUN_RESULTS)
 def cancel(plan: PlanArgument, *, run: LeadersRunOptions, cluster: ClusterOptions) -> None:
     """Go back from a plan of leaders, executed in whole or in part.
 

@@ -21,8 +21,7 @@ from placement_core.leaders import (
     plan_leaders,
 )
 from rack_traffic.advice import command
-from rack_traffic.errors import MissingPackageError
-from rack_traffic.writers import ALL_TOPICS, parse_writers
+from rack_traffic.writers import ALL_TOPICS, parse_writers, read_measured_writers
 from rackward.cli import options
 from rackward.cli.completion import complete_groups
 from rackward.cli.live import step_reporter
@@ -400,10 +399,6 @@ def writer_demands(
 
 def _measured_writers(folder: str, cluster: str | None) -> Mapping[str, Mapping[str, float]]:
     """Return topic to the measured shares of racks, and say how much was measured."""
-    try:
-        from rack_traffic.measured_writers import read_measured_writers
-    except ImportError as error:
-        raise MissingPackageError(error.name or "pyarrow") from error
     found = read_measured_writers(folder, cluster)
     stderr().print(
         f"Racks of producers: measured in {format_count(found.hours, 'hour')} for "

@@ -21,6 +21,7 @@ from rackward.cli.options import ClusterOptions, PlacingOptions, RunOptions
 from rackward.cli.output import confirm, print_json, require_confirmation, stderr, table_console
 from rackward.cli.plan_output import MAX_LISTED_PARTITIONS, load_table, replicas_text
 from rackward.kafka import AdminConnection, ClusterState, check_topics, read_state
+from rackward.kafka.configs import read_min_isr
 from rackward.kafka.topics import NewPartitions, create_partitions, read_topic_defaults
 from rackward.topics.creator import (
     controller_is_running,
@@ -28,7 +29,6 @@ from rackward.topics.creator import (
     min_isr_of_new_topic,
     pending_replicas,
     read_cluster_shape,
-    read_min_isr,
     read_replication_targets,
 )
 from rackward.topics.planner import (

@@ -1,6 +1,6 @@
 """Snapshots of live clusters for :mod:`rack_traffic`: partitions, groups and committed offsets.
 
-:mod:`rack_traffic.snapshot_tables` defines the tables. Needs ``pip install 'rackward[collect]'``,
+:mod:`rack_traffic.tables` defines the tables. Needs ``pip install 'rackward[collect]'``,
 and not Spark.
 """
 

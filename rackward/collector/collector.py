@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 
 from placement_core import RackwardError
 from rackward.collector.config import ClusterSource, SinkError, SourceError, StoppedError
-from rackward.collector.listeners import HostAddresses
 from rackward.collector.sinks import Sink
-from rackward.collector.snapshot import Snapshot, take_snapshot
+from rackward.collector.snapshot import HostAddresses, Snapshot, take_snapshot
 from rackward.kafka import AdminConnection, AdminError
 
 MAX_BACKOFF_SECONDS = 600.0

@@ -9,7 +9,7 @@ old. Tables of one snapshot need not appear together: the pipeline joins them as
 Messages are for the streaming job, such as ``{"table": "commits", "rows": [{...}]}``. The key is
 ``cluster/table``, so that the rows of one table stay in order.
 
-The columns of both are those of :mod:`rack_traffic.snapshot_tables`. Files need pyarrow, which is
+The columns of both are those of :mod:`rack_traffic.tables`. Files need pyarrow, which is
 imported when they are used.
 """
 
@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rack_traffic.atomic_write import UNFINISHED_PREFIX, write_atomically
-from rack_traffic.snapshot_tables import ESTIMATE_TABLES, SNAPSHOT_TABLES, arrow_schema
+from rack_traffic.tables import ESTIMATE_TABLES, SNAPSHOT_TABLES, arrow_schema
 from rackward.collector.config import SinkError
 from rackward.collector.snapshot import Row, Snapshot
 from rackward.kafka import AdminError, check_topics, connect, read_state
-from rackward.kafka.producer import ReliableProducer
+from rackward.kafka.client import ReliableProducer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -60,7 +60,7 @@ from rackward.kafka import (
 )
 from rackward.kafka.client import CLIENT_ID, Guard, client_settings
 from rackward.kafka.errors import wrap
-from rackward.kafka.reassignments import reassign
+from rackward.kafka.topics import reassign
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.topics.pending_replicas import (
     CONTROLLER_GROUP,
@@ -396,7 +396,7 @@ class ControllerCluster:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.kafka.reassignments.reassign`."""
+        """See :func:`rackward.kafka.topics.reassign`."""
         return self.admin.run(lambda admin: reassign(admin, targets))
 
     def throttle(self, rate: int, moves: Collection[Move]) -> None:

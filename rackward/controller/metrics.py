@@ -13,7 +13,7 @@ from rackward.controller.leader_decision import Decision, Waiting
 from rackward.controller.leader_follower import FollowStatus
 from rackward.controller.reconcile import ReconcileStatus
 from rackward.lead import LeadStatus
-from rackward.lead.metrics import LeadMetrics
+from rackward.lead.status import LeadMetrics
 from rackward.placement_service import ServiceMetrics
 
 

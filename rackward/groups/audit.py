@@ -95,7 +95,6 @@ from rackward.groups.reading import (
 from rackward.groups.writes import GB_A_MONTH, cross_rack_writes
 from rackward.kafka import AdminConnection
 from rackward.kafka.groups import GroupKind
-from rackward.topics.health import without_adding_replicas
 from rackward.units import matches_name, rackless_last
 
 Owners = Mapping[TopicPartition, Sequence[Reader]]
@@ -256,7 +255,7 @@ class Auditor:
                 steps = (*steps, PRODUCER_STEP)
         if best and view.replicas:
             progress("Checking the placement")
-            settled = without_adding_replicas(state, view)
+            settled = state.without_adding_replicas(view)
             min_isr = 1 if reading.min_isr is None else reading.min_isr
             findings = audit(settled, in_sync=state.in_sync, min_isr=min_isr).findings
         racks = Counter(broker.rack for broker in view.brokers)

@@ -15,9 +15,9 @@ from assignors.explain import Reason
 from placement_core import RACK_AWARE_SELECTOR
 from placement_core.audit import Finding
 from rack_traffic.advice import Library, NextStep
-from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import PriceTable
 from rack_traffic.report.format import Currency
+from rack_traffic.tables import HOURS_PER_MONTH
 from rackward.groups.next_steps import LedBy
 from rackward.groups.reading import ASSUMED_RECORD_BYTES, RateSource, ReadRates
 from rackward.groups.writes import CrossRackWrites

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from rack_traffic.flow_snapshot import CountedFlows
 from rack_traffic.prices import KINDS, PriceTable, crossed_level
-from rack_traffic.report.flows import clients_in_no_group, misplaced_members
-from rack_traffic.report.load import InputTable
+from rack_traffic.report.load import InputTable, clients_in_no_group, misplaced_members
 from rackward.groups.audit_report import (
     AuditReport,
     MeasuredKind,

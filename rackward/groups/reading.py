@@ -25,10 +25,10 @@ from enum import Enum
 from placement_core import TopicPartition
 from rackward.groups.readers import topics_read
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
+from rackward.kafka.configs import read_min_isr
 from rackward.kafka.groups import DESCRIBED_TYPES, CommittedOffsets, Group, GroupKind, ListedGroup
 from rackward.kafka.metadata import read_reassignments
 from rackward.kafka.tolerant_reader import Logs, TolerantReader
-from rackward.topics.creator import read_min_isr
 from rackward.units import format_count, format_duration, matches_name
 
 # ---- The cluster and its groups.

@@ -12,8 +12,8 @@ import msgspec
 
 from placement_core import ClusterView, RackPath, parse_rack
 from placement_core.racks import DEFAULT_MAX_SHARE, nearest_groups
-from rack_traffic.output_tables import HOURS_PER_MONTH
 from rack_traffic.prices import GB, PriceTable
+from rack_traffic.tables import HOURS_PER_MONTH
 from rack_traffic.writers import ALL_TOPICS, Writers
 from rackward.groups.reading import Rates
 

@@ -1,19 +1,21 @@
-"""A connection to a cluster: kafka-python's admin client with deadlines and one-line errors.
+"""Connections to a cluster: kafka-python's clients with deadlines and one-line errors.
 
 kafka-python's KafkaAdminClient waits and retries as it sees fit. `AdminConnection` sends each
 request under a deadline, repeats it while brokers restart or the controller moves, and raises an
-AdminError that names the operation, the fault and what to do.
+AdminError that names the operation, the fault and what to do. `ReliableProducer` returns only once
+its records are stored on all in-sync replicas.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka import errors as kafka_errors
+from kafka.errors import KafkaError
 
 from assignors.connection import kafka_python_settings
 from assignors.kafka_python.fixes import install_log_filters
@@ -320,3 +322,57 @@ def _error_codes(response: Any) -> set[int]:
             getattr(result, "error_code", 0) for result in getattr(response, name, None) or ()
         )
     return codes
+
+
+# ---- Writing records.
+
+Record = tuple[bytes, bytes | None]
+"""Key and value; a value of None is a tombstone."""
+
+
+class ReliableProducer:
+    """An idempotent producer with ``acks=all`` for one topic.
+
+    ``properties`` are connection settings with Java's or librdkafka's names; ``timeout`` is in
+    seconds; ``settings`` are further keyword arguments of kafka-python's KafkaProducer. Raises
+    AdminError if the cluster cannot be reached.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, object], topic: str, timeout: float, **settings: object
+    ) -> None:
+        self._topic, self._timeout = topic, timeout
+        arguments: dict[str, Any] = {
+            **responding_settings(client_settings(properties), Deadline.after(timeout)),
+            "acks": "all",
+            "enable_idempotence": True,
+            "max_block_ms": int(timeout * 1000),
+            "delivery_timeout_ms": max(int(timeout * 1000), 5000),
+            "request_timeout_ms": max(int(timeout * 500), 2000),
+            **settings,
+        }
+        try:
+            self._producer = KafkaProducer(**arguments)
+        except KafkaError as error:
+            raise wrap(f"connecting the producer of topic {topic}", error) from error
+
+    def send(self, records: Iterable[Record], partition: int | None = None) -> None:
+        """Send the records; return when all of them are acknowledged.
+
+        Raises AdminError; some of the records may be stored then.
+        """
+        try:
+            futures = [
+                self._producer.send(self._topic, key=key, value=value, partition=partition)
+                for key, value in records
+            ]
+            self._producer.flush(timeout=self._timeout)
+            for future in futures:
+                future.get(timeout=self._timeout)
+        except KafkaError as error:
+            acl = f"Write on {self._topic}"
+            raise wrap(f"writing to topic {self._topic}", error, topic_acl=acl) from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close(timeout=5)

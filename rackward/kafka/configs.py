@@ -153,6 +153,12 @@ def read_default_min_isr(admin: AdminConnection, broker: int) -> int:
     return int(configs.get(MIN_INSYNC_REPLICAS, "1"))
 
 
+def read_min_isr(admin: AdminConnection, topics: Collection[str]) -> dict[str, int]:
+    """Return min.insync.replicas of existing topics. Raises AdminError."""
+    configs = read_topic_configs(admin, topics, [MIN_INSYNC_REPLICAS])
+    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
+
+
 def describe_configs(
     admin: AdminConnection,
     operation: str,

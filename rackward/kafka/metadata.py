@@ -97,6 +97,11 @@ class ClusterState:
         """The names of the topics, sorted."""
         return tuple(sorted(self.topic_ids))
 
+    def without_adding_replicas(self, view: ClusterView) -> ClusterView:
+        """Return ``view`` without the replicas that reassignments in progress are adding."""
+        present = {tp: each.original for tp, each in self.reassignments.items()}
+        return replace(view, replicas={**view.replicas, **present})
+
     @property
     def by_leader(self) -> dict[int, list[TopicPartition]]:
         """Broker to the partitions that it leads, both sorted."""

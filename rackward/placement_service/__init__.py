@@ -5,7 +5,6 @@ of another request, so the service has a port of its own, and clients never send
 """
 
 from rackward.placement_service.client import create_replica_placement
-from rackward.placement_service.handler import PlacementHandler, PlacementRequest, place_replicas
 from rackward.placement_service.messages import (
     DEFAULT_ADDRESS,
     Address,
@@ -17,7 +16,14 @@ from rackward.placement_service.messages import (
     ServiceTlsError,
     ServiceUnreachableError,
 )
-from rackward.placement_service.server import PlacementService, ServiceMetrics, ServiceThread
+from rackward.placement_service.server import (
+    PlacementHandler,
+    PlacementRequest,
+    PlacementService,
+    ServiceMetrics,
+    ServiceThread,
+    place_replicas,
+)
 from rackward.placement_service.tls import MutualTls
 
 __all__ = [

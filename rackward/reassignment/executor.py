@@ -31,7 +31,7 @@ from rackward.kafka import (
     read_replica_sizes,
     read_state,
 )
-from rackward.kafka.reassignments import elect_preferred_leaders, reassign
+from rackward.kafka.topics import elect_preferred_leaders, reassign
 from rackward.reassignment.plan import NO_LIMITS, BatchLimits, bytes_to_copy
 from rackward.reassignment.progress import (
     PROPAGATION_SECONDS,
@@ -89,13 +89,13 @@ class LiveCluster:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.kafka.reassignments.reassign`."""
+        """See :func:`rackward.kafka.topics.reassign`."""
         return reassign(self._admin, targets)
 
     def elect_preferred_leaders(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, AdminError]:
-        """See :func:`rackward.kafka.reassignments.elect_preferred_leaders`."""
+        """See :func:`rackward.kafka.topics.elect_preferred_leaders`."""
         return elect_preferred_leaders(self._admin, partitions)
 
     def replica_sizes(
@@ -290,7 +290,7 @@ class Executor:
         other_target = [tp for tp in moves if states[tp] is PartitionState.OTHER_TARGET]
         refused: dict[TopicPartition, AdminError] = {}
         if other_target:
-            # A target in progress is never replaced: see rackward.kafka.reassignments.
+            # A target in progress is never replaced: see rackward.kafka.topics.
             refused.update(self._cluster.reassign(dict.fromkeys(other_target)))
         requested = (PartitionState.NOT_STARTED, PartitionState.OTHER_TARGET)
         targets = {

@@ -16,7 +16,7 @@ from placement_core import ClusterView, TopicPartition
 from rackward.kafka import AdminConnection, AdminTimeoutError
 from rackward.kafka.errors import RawConnection
 from rackward.kafka.metadata import read_topics
-from rackward.kafka.reassignments import elect_preferred_leaders, reassign
+from rackward.kafka.topics import elect_preferred_leaders, reassign
 from rackward.testing.errors import ClusterError, ClusterTimeoutError
 from rackward.units import Deadline
 

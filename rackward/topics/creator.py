@@ -16,7 +16,6 @@ from rackward.kafka.configs import (
     MIN_INSYNC_REPLICAS,
     read_broker_configs,
     read_default_min_isr,
-    read_topic_configs,
 )
 from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.topics.pending_replicas import (
@@ -121,12 +120,6 @@ def min_isr_of_new_topic(
             f"{MIN_INSYNC_REPLICAS} is {value!r}: give a whole number, 1 or more"
         )
     return int(value)
-
-
-def read_min_isr(admin: AdminConnection, topics: Collection[str]) -> dict[str, int]:
-    """Return min.insync.replicas of existing topics. Raises AdminError."""
-    configs = read_topic_configs(admin, topics, [MIN_INSYNC_REPLICAS])
-    return {topic: int(values.get(MIN_INSYNC_REPLICAS, "1")) for topic, values in configs.items()}
 
 
 def _any_broker(state: ClusterState) -> int:

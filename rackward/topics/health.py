@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from placement_core import ClusterView, TopicPartition
+from placement_core import TopicPartition
 from placement_core.audit import Finding, Kind, Severity, audit
 from placement_core.placers.under_replicated import ReplicationTarget
 from rackward.kafka import AdminConnection, AdminError, ClusterState
@@ -49,7 +49,7 @@ def partition_health(
     with placeholders. Replicas that a reassignment is adding do not count.
     """
     report = audit(
-        without_adding_replicas(state, state.view),
+        state.without_adding_replicas(state.view),
         in_sync=state.in_sync,
         min_isr=min_isr,
         targets=targets,
@@ -99,12 +99,6 @@ def throttle_findings(settings: ThrottleSettings, *, reassigning: bool) -> tuple
     )
     severity = Severity.NOTICE if reassigning else Severity.WARNING
     return (Finding(severity, Kind.THROTTLE, "cluster", message),)
-
-
-def without_adding_replicas(state: ClusterState, view: ClusterView) -> ClusterView:
-    """Return ``view`` without the replicas that reassignments in progress are adding."""
-    present = {tp: each.original for tp, each in state.reassignments.items()}
-    return replace(view, replicas={**view.replicas, **present})
 
 
 def listed_topics(state: ClusterState, health: Health, *, unhealthy: bool) -> list[str]:

@@ -33,10 +33,9 @@ from placement_core.cluster import with_placeholders, without_placeholders
 from placement_core.placers import MultiLevelPlacer, UnderReplicatedPlacer, place
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from rackward.kafka import AdminConnection, AdminError, AdminTimeoutError, ClusterState, read_state
-from rackward.kafka.client import client_settings, responding_settings
+from rackward.kafka.client import ReliableProducer, client_settings, responding_settings
 from rackward.kafka.configs import read_topic_configs
 from rackward.kafka.errors import wrap
-from rackward.kafka.producer import ReliableProducer
 from rackward.kafka.topics import NewPartitions, create_partitions, wait_for_layout
 from rackward.units import Deadline
 

@@ -17,11 +17,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from rack_traffic.options import FlowOptions
-from rack_traffic.output_tables import HOURLY
 from rack_traffic.pipeline import FlowInput, write_measured
 from rack_traffic.prices import PriceTable
 from rack_traffic.schemas import OUTPUT, SNAPSHOTS
-from rack_traffic.snapshot_tables import arrow_schema, columns_schema
+from rack_traffic.tables import HOURLY, arrow_schema, columns_schema
 from rackward.groups.host_racks import HostRacks
 from tests.support.oracles import flows_sql
 from tests.support.oracles.traffic_sql import differences

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from rack_traffic.batch import BatchOptions, run_traffic
 from rack_traffic.errors import InputError
-from rack_traffic.measured_writers import read_measured_writers
 from rack_traffic.options import FlowOptions
 from rack_traffic.schemas import HOURLY, REJECTED_ROWS
 from rack_traffic.storage import read_table
+from rack_traffic.writers import read_measured_writers
 from tests.support.traffic_frames import write_snapshots
 from tests.support.traffic_report import Sample, hourly_row
 

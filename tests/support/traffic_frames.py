@@ -16,7 +16,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from rack_traffic.pipeline import Snapshots
 from rack_traffic.schemas import SNAPSHOTS
-from rack_traffic.snapshot_tables import arrow_schema
+from rack_traffic.tables import arrow_schema
 from rackward.collector import Snapshot
 
 

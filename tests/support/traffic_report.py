@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rack_traffic.output_tables import HOURS_PER_MONTH, OUTPUT_TABLES, REPLICATION
 from rack_traffic.report.model import (
     Change,
     ClusterHours,
@@ -28,7 +27,7 @@ from rack_traffic.report.model import (
     Summary,
     Traffic,
 )
-from rack_traffic.snapshot_tables import columns_schema
+from rack_traffic.tables import HOURS_PER_MONTH, OUTPUT_TABLES, REPLICATION, columns_schema
 
 START = datetime(2026, 11, 14, tzinfo=UTC)
 PRICE = 0.02e-9

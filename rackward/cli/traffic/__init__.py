@@ -1,12 +1,16 @@
 """``rackward traffic``: cross-rack traffic, its cost, and what would reduce it."""
 
 from rackward.cli.commands import command_group
-from rackward.cli.traffic.collect import COLLECT_EPILOG, COLLECT_RESULTS, collect
-from rackward.cli.traffic.flows import app as flows_app
+from rackward.cli.traffic.collect import COLLECT_EPILOG, COLLECT_RESULTS, collect, flows_app
+from rackward.cli.traffic.pipeline import (
+    RUN_EPILOG,
+    STREAM_EPILOG,
+    WHAT_IF_EPILOG,
+    run,
+    stream,
+    what_if,
+)
 from rackward.cli.traffic.report import REPORT_EPILOG, report
-from rackward.cli.traffic.run import RUN_EPILOG, run
-from rackward.cli.traffic.stream import STREAM_EPILOG, stream
-from rackward.cli.traffic.what_if import WHAT_IF_EPILOG, what_if
 
 app = command_group("Measure cross-rack traffic and its cost, and compute what would reduce it.")
 app.command(epilog=COLLECT_EPILOG, results=COLLECT_RESULTS)(collect)

@@ -13,7 +13,7 @@ import typer
 from rack_traffic.errors import MissingPackageError
 from rackward.cli import options
 from rackward.cli.output import check_folder, print_json, write_page
-from rackward.cli.traffic import options as traffic_options
+from rackward.cli.traffic.options import PeriodOptions
 
 DEFAULT_OUTPUT = Path("rack-traffic.html")
 
@@ -43,6 +43,7 @@ def report(
         str | None,
         typer.Argument(metavar="FOLDER", help="Folder or URL of the pipeline's tables."),
     ] = None,
+    *,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the page here.")
     ] = None,
@@ -64,8 +65,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Write the bill as CSV in FOCUS's columns."),
     ] = None,
-    since: traffic_options.Since = None,
-    until: traffic_options.Until = None,
+    period: PeriodOptions,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     currency: options.CurrencySign = "$",
     top: Annotated[
@@ -89,8 +89,7 @@ def report(
     page_file = output or DEFAULT_OUTPUT
     if writes_page:
         check_folder("--output", page_file)
-    start = traffic_options.parse_time("--since", since)
-    end = traffic_options.parse_time("--until", until)
+    start, end = period.times()
     try:
         import jinja2  # noqa: F401
         import pyarrow  # noqa: F401
@@ -102,7 +101,7 @@ def report(
     from rack_traffic.report.format import Currency
     from rack_traffic.report.load import Period, find_tables, read_summary
 
-    period = Period(start, end)
+    selected = Period(start, end)
     given = {
         "hourly": hourly,
         "what_if": what_if,
@@ -116,7 +115,7 @@ def report(
         # Its lines are of groups and topics.
         payers = []
     shown_as = Currency(symbol)
-    summary = read_summary(find_tables(folder, given), period, payers)
+    summary = read_summary(find_tables(folder, given), selected, payers)
     report_findings = findings(summary, shown_as)
     data = summary_json(summary, report_findings, shown_as)
     if parquet is not None:

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from rack_traffic.output_tables import NO_GROUP, OUTPUT_TABLES
 from rack_traffic.report.export import summary_json
 from rack_traffic.report.format import Currency
 from rack_traffic.report.load import Period, find_tables, read_summary
 from rack_traffic.report.model import FlowClient, FlowPair, MisplacedMember, Summary
 from rack_traffic.report.page import PageOptions, render_page
-from rack_traffic.snapshot_tables import columns_schema
+from rack_traffic.tables import NO_GROUP, OUTPUT_TABLES, columns_schema
 from tests.support.traffic_report import (
     NOW,
     PRICE,

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rack_traffic.output_tables import LEADER_LAYOUTS
-from rack_traffic.report.findings import findings
+from rack_traffic.report.findings import findings, headline, planned_changes
 from rack_traffic.report.format import Currency
-from rack_traffic.report.headline import headline, planned_changes
 from rack_traffic.report.model import GroupTotal, PairTotal, Summary, Traffic
+from rack_traffic.tables import LEADER_LAYOUTS
 from tests.support.traffic_report import change, group, summary_of
 
 DOLLAR = Currency("$")

@@ -10,7 +10,7 @@ import pytest
 from assignors import Member
 from rack_traffic.advice import OWN_PROTOCOLS, MemberClient, assignor_step, steps_text
 from rack_traffic.what_if.cases import GroupCase, ScenarioAssignment
-from rack_traffic.what_if.changes import change_text
+from rack_traffic.what_if.scenarios import change_text
 from rackward.groups.next_steps import next_steps
 from rackward.kafka.groups import Group, GroupMember
 

@@ -10,10 +10,13 @@ import pytest
 from assignors import Member
 from placement_core import TopicPartition
 from rack_traffic.prices import PriceTable
-from rack_traffic.what_if import leader_layout as layouts
-from rack_traffic.what_if.assignments import scenario_assignments
+from rack_traffic.what_if import scenarios
 from rack_traffic.what_if.cases import GroupCase, PartitionCase, scenario_metrics
-from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
+from rack_traffic.what_if.scenarios import (
+    groups_sharing_topics,
+    leader_layout,
+    scenario_assignments,
+)
 
 TOPICS = frozenset({"t"})
 MEMBERS = (Member("m", TOPICS, "a"), Member("n", TOPICS, "b"))
@@ -63,18 +66,18 @@ LEADERLESS = with_partition(CASE, 3, PartitionCase(None, (0, 1), ()))
 
 @pytest.fixture(autouse=True)
 def empty_cache() -> None:
-    layouts._cached_leaders.cache_clear()
+    scenarios._cached_leaders.cache_clear()
 
 
 def computed_layouts() -> int:
     """Return the number of layouts since the cache was empty that were not in it."""
-    return layouts._cached_leaders.cache_info().misses
+    return scenarios._cached_leaders.cache_info().misses
 
 
 @pytest.mark.parametrize("name", DIFFERENT_GROUPS)
 def test_a_different_group_is_computed(name: str) -> None:
     fresh = leader_layout([DIFFERENT_GROUPS[name]])
-    layouts._cached_leaders.cache_clear()
+    scenarios._cached_leaders.cache_clear()
     leader_layout([CASE])
     assert leader_layout([DIFFERENT_GROUPS[name]]) == fresh
     assert computed_layouts() == 2
@@ -83,16 +86,16 @@ def test_a_different_group_is_computed(name: str) -> None:
 @pytest.mark.parametrize("name", EQUAL_GROUPS)
 def test_an_equal_group_is_cached(name: str) -> None:
     fresh = leader_layout([EQUAL_GROUPS[name]])
-    layouts._cached_leaders.cache_clear()
+    scenarios._cached_leaders.cache_clear()
     assert leader_layout([CASE]).racks == leader_layout([EQUAL_GROUPS[name]]).racks == fresh.racks
     assert computed_layouts() == 1
 
 
 def test_large_layouts_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     cached = leader_layout([CASE])
-    monkeypatch.setattr(layouts, "MAX_CACHED_PARTITIONS", 3)
+    monkeypatch.setattr(scenarios, "MAX_CACHED_PARTITIONS", 3)
     assert leader_layout([CASE]) == cached
-    assert layouts._cached_leaders.cache_info()[:2] == (0, 1)
+    assert scenarios._cached_leaders.cache_info()[:2] == (0, 1)
 
 
 def test_a_partition_without_a_leader_gets_no_rack() -> None:

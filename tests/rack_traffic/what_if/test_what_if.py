@@ -15,14 +15,12 @@ from pyspark.sql import Row, SparkSession
 from assignors import Member
 from placement_core import RACK_AWARE_SELECTOR, TopicPartition
 from rack_traffic.options import Interval
-from rack_traffic.output_tables import HOURS_PER_MONTH, SCENARIOS
-from rack_traffic.output_tables import WHAT_IF as WHAT_IF_COLUMNS
 from rack_traffic.pipeline import priced_hours
 from rack_traffic.prices import PRESETS, PriceTable
 from rack_traffic.schemas import PARTITION_HOURS, RANKING, WHAT_IF
-from rack_traffic.snapshot_tables import INT, LONG, columns_schema
+from rack_traffic.tables import HOURS_PER_MONTH, INT, LONG, SCENARIOS, columns_schema
+from rack_traffic.tables import WHAT_IF as WHAT_IF_COLUMNS
 from rack_traffic.what_if import evaluate
-from rack_traffic.what_if.assignments import scenario_assignments
 from rack_traffic.what_if.cases import (
     NO_OWNER,
     GroupCase,
@@ -30,11 +28,14 @@ from rack_traffic.what_if.cases import (
     ScenarioMetrics,
     scenario_metrics,
 )
-from rack_traffic.what_if.evaluate import what_if
+from rack_traffic.what_if.evaluate import producers_what_if, what_if
 from rack_traffic.what_if.inputs import group_inputs
-from rack_traffic.what_if.leader_layout import groups_sharing_topics, leader_layout
-from rack_traffic.what_if.producers import producers_what_if
 from rack_traffic.what_if.ranking import ranking
+from rack_traffic.what_if.scenarios import (
+    groups_sharing_topics,
+    leader_layout,
+    scenario_assignments,
+)
 from rack_traffic.writers import parse_writers
 from tests.support.traffic_frames import snapshots
 

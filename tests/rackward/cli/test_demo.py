@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 from typer.testing import Result as Done
 
-from rackward.bench.demo import DEMO_BATCH, DemoResult, demo_result, suboptimal_steps
 from rackward.bench.results import Result
 from rackward.bench.strategies import Strategy
 from rackward.bench.workloads import RACKS, Event
 from rackward.cli import demo
+from rackward.cli.demo import DEMO_BATCH, DemoResult, demo_result, suboptimal_steps
 from tests.support.bench_results import result, step
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placement_core import RackwardError
-from rackward.cli.traffic.flow_addresses import read_flow_addresses
+from rackward.cli.traffic.options import read_flow_addresses
 
 
 def write(folder: Path, text: str) -> Path:

@@ -80,7 +80,7 @@ def test_with_a_cluster_racks_are_shown_and_the_topic_is_checked(
     state = cluster_state({"orders": [(0, 2), (2, 4)], "other": [(0, 2)]})
     monkeypatch.setattr(ClusterOptions, "connect", lambda _: nullcontext())
     monkeypatch.setattr(
-        "rackward.cli.placement.suggest.read_state",
+        "rackward.cli.placement_suggest.read_state",
         lambda _, topics, **__: state.only([each for each in topics if each in state.topics]),
     )
     file = tmp_path / "out.json"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackward.collector.listeners import (
+from rackward.collector.snapshot import (
     LOOKUP_SECONDS,
     HostAddresses,
     Listener,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import dataset, parquet
 
-from rack_traffic.snapshot_tables import SNAPSHOT_TABLES, arrow_schema
+from rack_traffic.tables import SNAPSHOT_TABLES, arrow_schema
 from rackward.collector import ParquetSink, SinkError
 from rackward.collector.sinks import to_messages, to_values
 from tests.support.traffic_frames import AT, snapshot

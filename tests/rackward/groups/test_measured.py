@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from rack_traffic.flow_snapshot import CountedFlows
-from rack_traffic.output_tables import FLOWS_HOURLY
 from rack_traffic.prices import PriceTable
-from rack_traffic.snapshot_tables import columns_schema
+from rack_traffic.tables import FLOWS_HOURLY, columns_schema
 from rackward.groups.audit_report import MeasuredKind, MisplacedAddress, UngroupedClient
 from rackward.groups.measured import measured_traffic
 from tests.support.group_audits import audit_report

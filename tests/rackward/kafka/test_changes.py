@@ -14,7 +14,7 @@ from kafka.admin import AlterConfigOp as ConfigOp
 from placement_core import RackwardError, TopicPartition
 from rackward.kafka import AdminConnection, AdminTimeoutError
 from rackward.kafka.configs import ALL_BROKERS, ConfigChange, alter_configs
-from rackward.kafka.reassignments import elect_preferred_leaders, reassign
+from rackward.kafka.topics import elect_preferred_leaders, reassign
 from rackward.units import Deadline
 
 

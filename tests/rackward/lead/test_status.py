@@ -24,8 +24,7 @@ from rackward.lead.led_group import (
     LeadStatus,
     LedRebalance,
 )
-from rackward.lead.metrics import LeadMetrics
-from rackward.lead.status import rebalances_per_hour, status_document
+from rackward.lead.status import LeadMetrics, rebalances_per_hour, status_document
 from rackward.lead.workers import Workers
 
 GUIDE = Path(__file__).parents[3] / "docs" / "leading.md"

@@ -22,14 +22,13 @@ from rackward.placement_service import (
     create_replica_placement,
     place_replicas,
 )
-from rackward.placement_service.handler import handle, parse_request
 from rackward.placement_service.messages import (
     CreateReplicaPlacementRequest,
     CreateReplicaPlacementResponse,
     decode,
     frame,
 )
-from rackward.placement_service.server import MAX_FRAME_BYTES
+from rackward.placement_service.server import MAX_FRAME_BYTES, handle, parse_request
 from tests.support.placement import cluster
 from tests.support.placement_server import (
     first_brokers,

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 import rackward.cli.traffic.options as traffic_options
 from rack_traffic.errors import SparkError
-from rackward.cli.traffic.options import running_spark
+from rackward.cli.traffic.options import SparkRunOptions
 from tests.support.waiting import TEST_TIMEOUT
 
 
@@ -49,7 +49,7 @@ def test_a_jvm_that_ends_during_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic_options, "spark_session", lambda _options: session)
     with (
         pytest.raises(SparkError, match=r"^Spark failed: the JVM has exited"),
-        running_spark(),
+        SparkRunOptions().session(),
     ):
         raise Py4JNetworkError("no answer")
     session.stop.assert_called_once()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placement_core import InvalidOptionError
-from rackward.cli.traffic.stream import _consumer_properties
+from rackward.cli.traffic.pipeline import _consumer_properties
 
 
 def test_a_latin_1_file_with_names_of_librdkafka(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rackward.flow_sampling.conntrack import Connection, Count, Flow
-from rackward.flow_sampling.sampler import FlowCounter
+from rackward.flow_sampling import Connection, Count, Flow, FlowCounter
 
 FLOW = Flow("10.0.0.1", 40000, "10.0.1.1", 9092)
 

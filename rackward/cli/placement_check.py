@@ -18,9 +18,10 @@ from rackward.cli.options import ClusterOptions, Json, LocatorOptions, TopicOpti
 from rackward.cli.output import number, print_json, stderr, stdout, table, text
 from rackward.cli.plan_output import add_load_rows
 from rackward.kafka import AdminConnection, AdminError, ClusterState, read_state
+from rackward.kafka.configs import read_min_isr
 from rackward.kafka.metadata import read_hidden_topics
-from rackward.topics.creator import read_min_isr, read_replication_targets
-from rackward.topics.health import read_throttle_findings, without_adding_replicas
+from rackward.topics.creator import read_replication_targets
+from rackward.topics.health import read_throttle_findings
 from rackward.units import format_count, format_list
 
 EPILOG = """
@@ -111,7 +112,7 @@ def check(
     view = apply_locator(locator, state.view)
     if ignore_racks:
         view = view.without_racks()
-    view = without_adding_replicas(state, view)
+    view = state.without_adding_replicas(view)
     report = audit(
         view,
         in_sync=state.in_sync,

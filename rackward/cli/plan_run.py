@@ -1,4 +1,7 @@
-"""``rackward placement apply``: execute a plan, show its progress, and report the result."""
+"""Running a plan from the command line: what is left, its progress, and its verified result.
+
+Shared by the commands of ``placement`` and ``leaders``.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +13,29 @@ import msgspec
 import typer
 from rich.console import Console
 
-from placement_core import InvalidOptionError, TopicPartition
+from placement_core import TopicPartition
 from rackward.cli import options
 from rackward.cli.live import progress_reporter
-from rackward.cli.options import BatchOptions, ClusterOptions, RunOptions
-from rackward.cli.output import confirm, print_json_line, require_confirmation, table_console
+from rackward.cli.options import RunOptions
+from rackward.cli.output import confirm, print_json_line, table_console
 from rackward.cli.plan_output import (
     MAX_LISTED_CHANGES,
     ChangeResult,
     change_result,
     show_change,
 )
-from rackward.kafka import AdminError, ClusterState, read_state
+from rackward.kafka import AdminError, ClusterState
 from rackward.reassignment import (
     ExecutionOptions,
     ExecutionResult,
     Executor,
     LiveCluster,
-    PlanKind,
     PlannedChange,
-    check_preconditions,
 )
 from rackward.reassignment.executor import DEFAULT_STALL_TIMEOUT
-from rackward.reassignment.plan import display_name, load_kafka_json, load_plan
-from rackward.reassignment.run_plan import moves_to_target, prepare_run, read_leader_sizes
+from rackward.reassignment.run_plan import prepare_run
 from rackward.reassignment.throttle import ReplicationThrottle
 from rackward.units import format_brokers, format_count
-
-# ---- Running a plan from the command line; shared by the commands of `placement` and `leaders`.
 
 PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="The plan file; - is stdin.")]
 OptionalPlanArgument = Annotated[
@@ -114,7 +112,7 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     throttle_in_force: str | None
 
 
-RESULTS = (PlannedRun, ChangeResult, FinishedRun)
+RUN_RESULTS = (PlannedRun, ChangeResult, FinishedRun)
 
 
 def run_plan(
@@ -228,90 +226,3 @@ def _print_problems(problems: Mapping[TopicPartition, str], console: Console) ->
 
 def _problems(reasons: Mapping[TopicPartition, str]) -> list[PartitionProblem]:
     return [PartitionProblem(*tp, reason) for tp, reason in reasons.items()]
-
-
-EPILOG = f"""
-\b
-Examples:
-  rackward placement apply plan.json
-  rackward placement apply plan.json --throttle 50MB --batch-count 20 --yes
-
-{APPLY_STATUSES} Ctrl-C removes the throttle. The cluster continues what it is copying: apply the
-plan again to resume, or cancel it with placement cancel. After a kill -9 the throttle is still set,
-and apply needs --adopt-throttle.
-
-{APPLY_EVENTS}
-"""
-COMMAND = "placement apply"
-
-
-def apply(
-    plan: OptionalPlanArgument = None,
-    *,
-    reassignment_json_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Instead of PLAN: a JSON file of kafka-reassign-partitions. It does not contain "
-            "the state that it was made for, so only its target is checked.",
-        ),
-    ] = None,
-    batches: BatchOptions,
-    additional: Annotated[
-        bool,
-        typer.Option(
-            "--additional",
-            help="Run beside reassignments that are not the plan's, and replace those of the "
-            "plan's partitions.",
-        ),
-    ] = False,
-    adopt_throttle: Annotated[
-        bool,
-        typer.Option(
-            "--adopt-throttle",
-            help="Resume after a run that was killed: adopt the throttle that it has set, or "
-            "remove it. Not while that run goes on.",
-        ),
-    ] = False,
-    run: ExecutionRunOptions,
-    cluster: ClusterOptions,
-) -> None:
-    """Execute a plan in batches, with a throttle, and verify the result.
-
-    The plan is rejected if the cluster has changed since it was made. An interrupted run is
-    resumed, also from another machine. The throttle is always removed at the end; after a kill,
-    apply --adopt-throttle, cancel or throttle --remove removes it.
-    """
-    if (plan is None) == (reassignment_json_file is None):
-        raise InvalidOptionError("give either PLAN or --reassignment-json-file FILE")
-    require_confirmation(run, plan or reassignment_json_file)
-    overrides = batches.limits()
-    loaded = None if plan is None else load_plan(plan, PlanKind.PLACEMENT)
-    target = {} if reassignment_json_file is None else load_kafka_json(reassignment_json_file)
-
-    def check(state: ClusterState) -> None:
-        if plan is not None and loaded is not None:
-            check_preconditions(display_name(plan), loaded, state, allow_other_target=additional)
-
-    with cluster.connect() as admin:
-        if plan is not None and loaded is not None:
-            source = plan
-            view = read_state(admin, reassignments=False).view
-            limits = loaded.limits.with_overrides(overrides)
-            change = loaded.change(view, limits.throttle)
-        else:
-            source = f"--reassignment-json-file {reassignment_json_file}"
-            state = read_state(admin)
-            moves = moves_to_target(display_name(str(reassignment_json_file)), target, state)
-            sizes = read_leader_sizes(admin, state.view, moves)
-            limits = overrides
-            change = PlannedChange(state.view, moves, sizes, limits.throttle)
-        run_plan(
-            COMMAND,
-            change,
-            LiveCluster(admin),
-            run,
-            check,
-            ExecutionOptions(limits, run.stall_timeout, adopt_throttle, additional),
-            source=source,
-        )

@@ -1,1 +1,0 @@
-"""Flow records from the kernel's own counters of connections."""
