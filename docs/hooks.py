@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
+import pyarrow as pa
 import typer
 from mkdocs.exceptions import PluginError
 
+from rack_traffic.report.export import SCHEMAS
 from rackward.cli.main import app
 
 COMMANDS_MARK = "<!-- commands -->"
 JSON_MARK = "<!-- json -->"
+REPORT_MARK = "<!-- report -->"
 
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s\"'>]+"
@@ -43,7 +46,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: object) -> str:
         case "reference/commands.md":
             return markdown.replace(COMMANDS_MARK, "\n".join(commands()))
         case "reference/json.md":
-            return markdown.replace(JSON_MARK, "\n".join(json_reference()))
+            markdown = markdown.replace(JSON_MARK, "\n".join(json_reference()))
+            return markdown.replace(REPORT_MARK, "\n".join(report_reference()))
     return markdown
 
 
@@ -156,6 +160,15 @@ def _type_text(hint: Any) -> str:
             return f"[{', '.join(map(_type_text, arguments))}]"
         return f"object of {_type_text(arguments[1])}"
     return f"list of {_type_text(arguments[0])}"
+
+
+def report_reference() -> Iterator[str]:
+    """Yield the fields of the lists in the JSON of ``rackward traffic report``, as Markdown."""
+    kinds = {pa.int64(): "integer", pa.float64(): "number", pa.string(): "text"}
+    for name, columns in SCHEMAS.items():
+        yield f"\n### {name}\n\n| field | type |\n|---|---|"
+        for column, kind in columns.items():
+            yield f"| `{column}` | {kinds.get(kind, 'time')} |"
 
 
 # ---- The check of the built site.
