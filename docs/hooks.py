@@ -1,9 +1,9 @@
 """Hooks of the site's build: titles of links, the help of commands, and a check of what is loaded.
 
 `mkdocs.yml` names this file. A link whose text is a file name gets the page's title. The page
-``reference/commands.md`` gets the help of every command, and ``reference/json.md`` the fields of
-their JSON. The build fails if a page would load a script, a style, a font or an image from another
-host.
+``reference/commands.md`` gets a list of the commands, those in ``reference/commands/`` their help,
+and ``reference/json.md`` the fields of their JSON. The build fails if a page would load a script, a
+style, a font or an image from another host.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
+import pyarrow as pa
 import typer
 from mkdocs.exceptions import PluginError
 
-from rackward.cli.main import app
+from rack_traffic.report.export import SCHEMAS
+from rackward.cli.main import COMMANDS, app
 
 COMMANDS_MARK = "<!-- commands -->"
+COMMAND_MARK = "<!-- command -->"
 JSON_MARK = "<!-- json -->"
+REPORT_MARK = "<!-- report -->"
 
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s\"'>]+"
@@ -42,8 +46,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: object) -> str:
     match page.file.src_uri:
         case "reference/commands.md":
             return markdown.replace(COMMANDS_MARK, "\n".join(commands()))
+        case page_of_command if page_of_command.startswith("reference/commands/"):
+            return markdown.replace(COMMAND_MARK, "\n".join(help_of(Path(page_of_command).stem)))
         case "reference/json.md":
-            return markdown.replace(JSON_MARK, "\n".join(json_reference()))
+            markdown = markdown.replace(JSON_MARK, "\n".join(json_reference()))
+            return markdown.replace(REPORT_MARK, "\n".join(report_reference()))
     return markdown
 
 
@@ -58,14 +65,26 @@ def _titles(entry: Any) -> Iterator[tuple[str, str]]:
 
 
 def commands() -> Iterator[str]:
-    """Yield a heading and the help of each command and its subcommands, as Markdown."""
+    """Yield the command without arguments, and a link to the page of each, as Markdown."""
     root = typer.main.get_command(app)
-    yield from _help(root, "rackward", None)
+    context = root.context_class(root, info_name="rackward", terminal_width=76)
+    for name, summary in COMMANDS.items():
+        yield f"- [`rackward {name}`](commands/{name}.md): {summary}"
+    yield f"\n```text\n{root.get_help(context).strip()}\n```\n"
+
+
+def help_of(name: str) -> Iterator[str]:
+    """Yield the help of a command and of its subcommands, each below a heading, as Markdown."""
+    root: Any = typer.main.get_command(app)
+    context = root.context_class(root, info_name="rackward", terminal_width=76)
+    yield from _help(root.get_command(context, name), name, context)
 
 
 def _help(command: Any, name: str, parent: Any) -> Iterator[str]:
     context = command.context_class(command, info_name=name, parent=parent, terminal_width=76)
-    yield f"## {context.command_path}\n\n```text\n{command.get_help(context).strip()}\n```\n"
+    # The heading of the page is that of its command.
+    heading = f"## {context.command_path}\n\n" if parent.parent is not None else ""
+    yield f"{heading}```text\n{command.get_help(context).strip()}\n```\n"
     for each in command.list_commands(context) if hasattr(command, "list_commands") else ():
         yield from _help(command.get_command(context, each), each, context)
 
@@ -156,6 +175,15 @@ def _type_text(hint: Any) -> str:
             return f"[{', '.join(map(_type_text, arguments))}]"
         return f"object of {_type_text(arguments[1])}"
     return f"list of {_type_text(arguments[0])}"
+
+
+def report_reference() -> Iterator[str]:
+    """Yield the fields of the lists in the JSON of ``rackward traffic report``, as Markdown."""
+    kinds = {pa.int64(): "integer", pa.float64(): "number", pa.string(): "text"}
+    for name, columns in SCHEMAS.items():
+        yield f"\n### {name}\n\n| field | type |\n|---|---|"
+        for column, kind in columns.items():
+            yield f"| `{column}` | {kinds.get(kind, 'time')} |"
 
 
 # ---- The check of the built site.

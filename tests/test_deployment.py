@@ -119,7 +119,7 @@ def test_configurations_in_manifests(tmp_path: Path) -> None:
         file = tmp_path / name
         file.write_text(text, encoding="utf-8")
         if name == "controller.yaml":
-            assert read_config(file, no_properties).health is not None
+            assert read_config(file, no_properties, dict).health is not None
         else:
             (source,) = read_sources(file, no_properties, ClusterSource("", {}))
             assert source.racks

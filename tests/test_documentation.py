@@ -266,7 +266,7 @@ def test_yaml(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(block.text, encoding="utf-8")
     if "cluster" in documents[0]:
-        read_config(file, no_properties)
+        read_config(file, no_properties, dict)
     elif "clusters" in documents[0]:
         read_sources(file, no_properties, ClusterSource("", {}))
 

@@ -350,8 +350,10 @@ class Lead:
 
     @property
     def times_leading(self) -> int:
-        """How often it, or a process before it, has reported that it leads."""
-        return self.output().count('"state": "leading"')
+        """How often it, or a process before it, has reported that it leads, or that it does not
+        take over a group that had nothing to gain when it started."""
+        reports = ('"state": "leading"', "waiting until that leaves the group")
+        return sum(map(self.output().count, reports))
 
     def wait_until_leading(self, before: int = 0) -> None:
         """Wait until `times_leading` is more than ``before``. Raise AssertionError otherwise."""

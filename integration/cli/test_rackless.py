@@ -19,8 +19,10 @@ from integration.support.collecting import with_stable_state
 from integration.support.command_line import one_line, rackward, running
 from integration.support.confluent import StockConfluent
 from integration.support.groups import ConsumerGroup
+from integration.support.leading import member_ids
 from integration.support.racks import off_rack
 from integration.support.topics import create_topic, delete_topic, fill, new_name
+from rackward.kafka.groups import leads_for_rackward
 from rackward.testing import Cluster
 
 PARTITIONS = 6
@@ -134,9 +136,32 @@ def test_a_dry_run_says_that_there_is_nothing_to_gain(
     assert row["reason"].startswith("nothing to gain yet: its members send no rack")
     assert row["reason"].endswith("--mapping 127.0.0.1=RACK")
     assert [row[each] for each in ("local", "off_rack", "unknown")] == [0, 0, PARTITIONS]
-    (row,) = rackward(cluster, "lead", name, "--dry-run", "--take-over", "remove", "--json").events
+    remove = ("--take-over", "remove")
+    (row,) = rackward(cluster, "lead", name, "--dry-run", *remove, "--json").events
+    assert (row["removes"], row["action"]) == (0, "join, and lead when its leader leaves")
+    # Leaders of four are in rack a, and range gives each member three.
+    mapping = (
+        "--mapping",
+        ",".join(f"{each}={rack}" for each, rack in zip(NAMES, "ba", strict=True)),
+    )
+    (row,) = rackward(cluster, "lead", name, "--dry-run", *remove, *mapping, "--json").events
+    assert row["reason"] == ""
     assert row["removes"] in (1, 2)
     assert "of 2 members, and lead: its leader, which brokers do not name" in row["action"]
+
+
+def test_a_group_that_has_nothing_to_gain_is_not_taken_over(
+    shared_three_brokers: Cluster, groups: Groups
+) -> None:
+    cluster, name = shared_three_brokers, groups[1][0].id
+    before = member_ids(cluster, name)
+    with running(cluster, "lead", name, "--take-over", "remove", "--yes", "--json") as lead:
+        lead.until(lambda line: '"state": "waiting"' in line)
+        wait_until_stable(cluster, [name], len(NAMES))
+        (waiting,) = member_ids(cluster, name) - before
+        assert leads_for_rackward(waiting)
+        assert before < member_ids(cluster, name)
+    assert "waiting until that leaves the group" in lead.lines[-1]
 
 
 def test_a_name_of_no_group_is_an_error_or_a_warning(shared_three_brokers: Cluster) -> None:
@@ -152,3 +177,7 @@ def test_a_name_of_no_group_is_an_error_or_a_warning(shared_three_brokers: Clust
     with running(cluster, "lead", name, "--yes") as lead:
         assert lead.process.stderr is not None
         assert any(f"no such group: group={name}" in line for line in lead.process.stderr)
+        assert any(
+            "state=outside reason=no such group: check the name" in line
+            for line in lead.process.stderr
+        )

@@ -116,6 +116,9 @@ def test_a_group_without_consumers_is_left_and_joined_again(
         )
         assert committed(cluster, group) == {(topic, 0): 3}
         with_admin(cluster, partial(KafkaAdminClient.delete_groups, group_ids=[group]))
+        wait_for_status(
+            leader, lambda each: each.reason == "no such group: check the name", "it is gone"
+        )
         time.sleep(5 * HEARTBEAT_SECONDS)
         with connect({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
             assert find_groups(admin, cluster.racks, [group]) == {}

@@ -13,7 +13,7 @@ from placement_core.locators import RackLocator
 from placement_core.placers import ReplicaPlacer, load_placer
 from rackward.cli import options
 from rackward.cli.commands import single_command
-from rackward.cli.options import read_config_file
+from rackward.cli.options import ClusterOptions, read_config_file
 from rackward.cli.output import log_to_stderr
 from rackward.config_files import ConfigError, properties_as_text
 from rackward.controller.config import Placement, read_config
@@ -24,12 +24,14 @@ EPILOG = """
 Examples:
   rackward controller --config controller.yaml --check
   rackward controller --config controller.yaml
+  rackward --context prod controller --config controller.yaml
 
 One process per cluster is active; further ones are on standby and take over within seconds. Ctrl-C
 stops it; the next process resumes what is in progress.
 
 \b
-The configuration file (YAML, JSON or TOML); only "cluster" is required:
+The configuration file (YAML, JSON or TOML). Options override its "cluster";
+without it, the cluster is that of the settings, as for other commands:
   cluster:
     bootstrap_servers: kafka-1:9092,kafka-2:9092
     command_config: client.properties
@@ -77,6 +79,7 @@ app = single_command()
 
 @app.command(epilog=EPILOG)
 def controller(
+    context: typer.Context,
     config: Annotated[
         Path, typer.Option(metavar="FILE", help="The configuration file; see below.")
     ],
@@ -84,7 +87,8 @@ def controller(
         bool, typer.Option("--check", help="Check the configuration file and exit.")
     ] = False,
     log_format: options.Logging = options.LogFormat.TEXT,
-    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Run the controller of a cluster: add missing replicas, and serve placement requests.
 
@@ -100,7 +104,9 @@ def controller(
             f"the controller needs {error.name}: pip install 'rackward[controller]'"
         ) from error
 
-    settings = read_config(config, read_config_file)
+    sources = map(context.get_parameter_source, ("bootstrap_server", "command_config"))
+    given = any(source is not None and source.name == "COMMANDLINE" for source in sources)
+    settings = read_config(config, read_config_file, cluster.properties, overridden=given)
     plugins = Plugins(*_plugins(settings.placement, config))
     try:
         check_config(settings)
@@ -110,7 +116,7 @@ def controller(
         typer.echo(f"{config}: valid")
         return
     with log_to_stderr("rackward", log_format):
-        Controller(settings, plugins, timeout).run()
+        Controller(settings, plugins, cluster.timeout).run()
 
 
 def _plugins(placement: Placement, path: Path) -> tuple[Callable[[], ReplicaPlacer], RackLocator]:

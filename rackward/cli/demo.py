@@ -130,7 +130,7 @@ kafka-python, two with rackward's.
 app = single_command()
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, results=(DemoResult,))
 def demo(
     cluster: Annotated[
         ClusterType, typer.Option(help="Run the demo's own Kafka as local processes or in Docker.")

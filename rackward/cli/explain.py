@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from assignors.explain import RemedyKind, partition_ranges
-from placement_core import InvalidOptionError
 from rack_traffic.advice import command, layout_step
 from rackward.cli import options
 from rackward.cli.live import step_reporter
@@ -30,7 +29,7 @@ from rackward.groups.explain import (
     explain_live_group,
 )
 from rackward.groups.host_racks import HostRacks
-from rackward.groups.readers import find_groups, match_groups
+from rackward.groups.readers import select_groups
 from rackward.kafka import read_state
 from rackward.kafka.groups import SHARE, STREAMS
 from rackward.kafka.tolerant_reader import TolerantReader
@@ -92,28 +91,20 @@ def explain(
     """
     host_racks = HostRacks.parse_option("--mapping", mapping)
     explained: list[GroupExplanation] = []
-    skipped: list[Skipped] = []
     progress = step_reporter(stderr())
     with cluster.connect() as admin:
         brokers = read_state(admin, (), reassignments=False).view.racks()
-        names, optional = match_groups(admin, brokers, groups)
-        found = find_groups(admin, brokers, names)
+        selected, refused = select_groups(admin, brokers, groups, check_explainable)
         reader = TolerantReader(admin)
         selectors = reader.replica_selectors(sorted(brokers))
-        for index, name in enumerate(names):
-            progress(f"Explaining groups: {index:,} of {len(names):,}")
-            try:
-                live = check_explainable(name, found.get(name))
-            except InvalidOptionError as error:
-                if name not in optional:
-                    raise
-                skipped.append(Skipped(name, str(error)))
-            else:
-                group = explain_live_group(admin, live, host_racks, selectors)
-                explained.append(group.summary(mapping))
+        for index, live in enumerate(selected):
+            progress(f"Explaining groups: {index:,} of {len(selected):,}")
+            group = explain_live_group(admin, live, host_racks, selectors)
+            explained.append(group.summary(mapping))
     explained.sort(key=lambda group: (-group.off_rack, group.group))
     if as_json:
         single = len(groups) == 1 and "*" not in groups[0]
+        skipped = [Skipped(*each) for each in refused.items()]
         print_json("groups explain", explained[0] if single else Explanations(explained, skipped))
         return
     console = stdout()
@@ -121,8 +112,8 @@ def explain(
         if index:
             console.print()
         show_explanation(shown, console, mapping)
-    for each in skipped:
-        stderr().print(f"Not explained: {each.reason}", style="yellow")
+    for reason in refused.values():
+        stderr().print(f"Not explained: {reason}", style="yellow")
     for fault in reader.faults:
         stderr().print(f"Assumed that consumers read from leaders: {fault}", style="yellow")
 

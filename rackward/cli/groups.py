@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -26,7 +26,7 @@ from rackward.groups.audit_report import AuditReport
 from rackward.groups.explain import check_explainable, explain_live_group
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.next_steps import leader_advice
-from rackward.groups.readers import find_groups, match_groups
+from rackward.groups.readers import select_groups
 from rackward.groups.rebalance import request_rebalance, wait_until_stable
 from rackward.kafka import AdminConnection, read_state
 from rackward.kafka.groups import Group
@@ -130,7 +130,10 @@ def rebalance(
         brokers = read_state(admin, (), reassignments=False).view.racks()
         selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
         found: list[tuple[Group, Rebalance]] = []
-        for live in _follow_leaders(admin, brokers, groups):
+        selected, refused = select_groups(admin, brokers, groups, _check_follows_leaders)
+        for reason in refused.values():
+            stderr().print(f"Not rebalanced: {reason}", style="yellow")
+        for live in selected:
             off_rack, optimum, partitions = _locality(admin, live, host_racks, selectors)
             console.print(
                 f"Group {live.id}: {off_rack:,} of {format_count(partitions, 'partition')} "
@@ -163,26 +166,12 @@ def rebalance(
         print_json("groups rebalance", results[0] if single else Rebalances(results))
 
 
-def _follow_leaders(
-    admin: AdminConnection, brokers: Mapping[int, str | None], patterns: Sequence[str]
-) -> Iterator[Group]:
-    """Yield the groups that assign by the racks of leaders.
-
-    Another one is an error if it is named, and a line on stderr if a pattern matches it.
-    """
-    names, optional = match_groups(admin, brokers, patterns)
-    found = find_groups(admin, brokers, names)
-    for name in names:
-        try:
-            live = check_explainable(name, found.get(name))
-            if not assigned_by_rackward(live):
-                raise InvalidOptionError(f"group {name}: {leader_advice(live)}")
-        except InvalidOptionError as error:
-            if name not in optional:
-                raise
-            stderr().print(f"Not rebalanced: {error}", style="yellow")
-        else:
-            yield live
+def _check_follows_leaders(name: str, group: Group | None) -> Group:
+    """Return the group if it assigns by the racks of leaders. Raises InvalidOptionError."""
+    live = check_explainable(name, group)
+    if not assigned_by_rackward(live):
+        raise InvalidOptionError(f"group {name}: {leader_advice(live)}")
+    return live
 
 
 def _locality(

@@ -53,7 +53,7 @@ from rackward.lead import (
     removed_with_leader,
     why_refused,
 )
-from rackward.lead.led_group import JOINING, REBALANCING
+from rackward.lead.led_group import ALONE_SECONDS, JOINING, REBALANCING
 from rackward.units import format_count, format_list, parse_listen_address
 
 EPILOG = """
@@ -73,10 +73,10 @@ are those that consumers send (client.rack), else those of --mapping.
 
 Where another member leads, it waits, or with --take-over remove removes that member, and those that
 would lead before this process, which join again with their next heartbeat; until then their
-partitions are not read. Before it joins groups, it shows what it will do, and asks; without a
-terminal, such as in Kubernetes, give --yes. Groups of sink connectors
-(connect-NAME) can be led. Kafka Streams, share groups and groups of the new protocol cannot, and
-are left alone: see rackward leaders plan.
+partitions are not read. A group that has nothing to gain at the start is not taken over. Before it
+joins groups, it shows what it will do, and asks; without a terminal, such as in Kubernetes, give
+--yes. Groups of sink connectors (connect-NAME) can be led. Kafka Streams, share groups and groups
+of the new protocol cannot, and are left alone: see rackward leaders plan.
 
 Processes with the same --worker-group are members of that Kafka group, through which they know each
 other, and each leads its part of the groups that match. When one starts or ends, its part goes over
@@ -87,9 +87,9 @@ Needs Read on the groups and Describe on their topics; Read on --worker-group. I
 groups go on with another leader. Run two for availability. See docs/leading.md.
 
 Runs until Ctrl-C, and logs to stderr; /status of --health has the groups. A group that is named and
-does not exist is a warning; it is led from its first consumer on. Exit status: 0 with --dry-run; 1
-declined at the prompt; 2 error (reason on stderr), and with --dry-run a named group that is not
-found within 5 s; 130 stopped with Ctrl-C.
+does not exist is a warning; it is joined for 30 s, to be led from its first consumer on, and then
+watched from outside. Exit status: 0 with --dry-run; 1 declined at the prompt; 2 error (reason on
+stderr), and with --dry-run a named group that is not found within 5 s; 130 stopped with Ctrl-C.
 
 With --json, a line for each change of a group: event status; with --dry-run, event plan.
 """
@@ -233,6 +233,8 @@ def lead(
                     )
                 return
             confirm(question(plans), run.yes)
+            unchanged = frozenset(plan.group for plan in plans if plan.reason)
+            lead_options = replace(lead_options, not_taken_over=unchanged)
     with (
         log_to_stderr("rackward", log_format),
         GroupLeader(cluster.properties(), groups, lead_options, cluster.properties) as it,
@@ -240,8 +242,10 @@ def lead(
     ):
         for name in missing:
             log.warning(
-                "no such group: group=%s; check the name: it is led from its first consumer on",
+                "no such group: group=%s; check the name: it is joined for %g s, to be led from "
+                "its first consumer on",
                 sanitize(name, 249),
+                ALONE_SECONDS,
             )
         watch(it, as_json=run.as_json)
 
@@ -344,18 +348,17 @@ def plan_groups(
     found = find_groups(admin, brokers, names)
     selectors = TolerantReader(admin).replica_selectors(sorted(brokers))
     plans = []
+    waiting = replace(lead_options, take_over=TakeOverPolicy())
     for name in names:
         group = found.get(name)
-        action, removes = planned_action(group, lead_options)
         plan = LeadRow(
             group=name,
             state="none" if group is None else group.state,
             protocol="" if group is None else group.protocol,
             members=0 if group is None else len(group.members),
-            action=action,
-            removes=removes,
         )
         if group is not None and group.members and is_stable(group):
+            group = _located_by_client_id(group, lead_options.host_racks)
             explained = explain_live_group(admin, group, lead_options.host_racks, selectors)
             explanation = explained.explanation
             plan = msgspec.structs.replace(
@@ -367,8 +370,18 @@ def plan_groups(
                 optimum=explanation.optimum,
                 reason=_why_no_gain(explained),
             )
-        plans.append(plan)
+        action, removes = planned_action(group, waiting if plan.reason else lead_options)
+        plans.append(msgspec.structs.replace(plan, action=action, removes=removes))
     return plans
+
+
+def _located_by_client_id(group: Group, host_racks: HostRacks) -> Group:
+    """Return the group with a client id for the host of each member whose rack is mapped by it."""
+    members = tuple(
+        replace(each, host=each.client_id) if each.client_id.lower() in host_racks.hosts else each
+        for each in group.members
+    )
+    return replace(group, members=members)
 
 
 def _why_no_gain(explained: ExplainedGroup) -> str:

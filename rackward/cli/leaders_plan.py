@@ -33,13 +33,12 @@ from rackward.groups.readers import (
     AssignmentKind,
     Readers,
     check_readers,
-    find_groups,
-    match_groups,
     may_read_followers,
     parse_readers,
     rackless_members,
     read_leader_bytes,
     readers_of_groups,
+    select_groups,
 )
 from rackward.kafka import AdminConnection, ClusterState, read_state
 from rackward.kafka.metadata import by_topic, unauthorized_topics
@@ -330,16 +329,9 @@ def _read_readers(
     """Return the readers and the names of their groups, without those that brokers do not tell the
     readers of, unless they are named."""
     brokers = state.view.racks()
-    names, optional = match_groups(admin, brokers, patterns)
-    described = find_groups(admin, brokers, names)
-    groups = []
-    for name in names:
-        try:
-            groups.append(check_readers(name, described.get(name)))
-        except InvalidOptionError as error:
-            if name not in optional:
-                raise
-            stderr().print(f"Not planned: {error}", style="yellow")
+    groups, refused = select_groups(admin, brokers, patterns, check_readers)
+    for reason in refused.values():
+        stderr().print(f"Not planned: {reason}", style="yellow")
     if rackless := sum(len(rackless_members(group, host_racks)) for group in groups):
         stderr().print(
             f"{format_count(rackless, 'member')} of these groups without a rack: the figures count "

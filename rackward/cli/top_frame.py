@@ -39,6 +39,8 @@ LEVELS = "▁▂▃▄▅▆▇█"
 MAX_RACKS = 8
 MIN_TREND, MAX_TREND = 8, 40
 
+CLIENT = "client, assignor"
+
 # Title, width (negative: text on the left), and the width from which on screens have the column.
 COLUMNS = (
     ("local", 7, 0),
@@ -52,7 +54,7 @@ COLUMNS = (
     ("partitions", 11, 120),
     ("off-rack", 9, 120),
     ("unknown", 8, 120),
-    ("client, assignor", -48, 180),
+    (CLIENT, -48, 180),
 )
 SORTS = ("group", *(title for title, _, _ in COLUMNS))
 STATUS_FIELDS = (
@@ -176,7 +178,7 @@ def _cells(live: LiveGroup, cluster: LivePass, status: Mapping[str, Any]) -> Cel
         "partitions": (count(group.partitions), -group.partitions),
         "off-rack": (count(now.off_rack), -now.off_rack),
         "unknown": (count(now.unknown_partitions), -now.unknown_partitions),
-        "client, assignor": (client_text(group), client_text(group)),
+        CLIENT: (client_text(group), client_text(group)),
     }
 
 
@@ -260,6 +262,13 @@ def _table(
     columns = [(title, size) for title, size, at_least in COLUMNS if width >= at_least]
     used = sum(abs(size) + 1 for _, size in columns) + 1
     longest = max((cell_len(escape_controls(each.audit.group)) for each, _ in shown), default=0)
+    if columns[-1][0] == CLIENT:
+        # As wide as its texts, if names leave that much.
+        most = max((cell_len(escape_controls(cells[CLIENT][0])) for _, cells in shown), default=0)
+        least = -columns[-1][1]
+        size = min(most, max(least, width - (used - least) - longest - MIN_TREND))
+        columns[-1] = CLIENT, -max(len(CLIENT) + 1, size)
+        used += -columns[-1][1] - least
     name_size = max(8, min(longest, width - used - MIN_TREND))
     trend = max(MIN_TREND, min(MAX_TREND, width - used - name_size))
     head = ""
@@ -267,23 +276,31 @@ def _table(
         mark = {view.sort: "▲" if view.reverse else "▼"}.get(title, "")
         head += f"{_fit(title + mark, size)} "
     yield Text(f"{head}trend", style="reverse")
-    if room is not None:
-        names = [each.audit.group for each, _ in shown]
-        at = names.index(view.selected) if view.selected in names else 0
-        first = max(0, min(at - room // 2, len(shown) - room))
-        shown = shown[first : first + max(1, room)]
+    # A name that does not fit has a line of its own, above its figures.
+    lines: list[tuple[LiveGroup, str, Cells | None]] = []
     for live, cells in shown:
-        name = cut_middle(escape_controls(live.audit.group), name_size)
-        line = Text(_fit(name, -name_size))
-        if live.audit.now is None:
+        name = escape_controls(live.audit.group)
+        if cell_len(name) > name_size:
+            lines.append((live, cut_middle(name, width), None))
+            name = ""
+        lines.append((live, _fit(name, -name_size), cells))
+    if room is not None:
+        names = [live.audit.group for live, _, _ in lines]
+        at = names.index(view.selected) if view.selected in names else 0
+        first = max(0, min(at - room // 2, len(lines) - room))
+        lines = lines[first : first + max(1, room)]
+    for live, name, figures in lines:
+        line = Text(name)
+        if figures is not None and live.audit.now is None:
             line.append(f" {escape_controls('; '.join(notes(live.audit)))}", style="yellow")
-        else:
+        elif figures is not None and live.audit.now is not None:
             for title, size in columns:
                 style = locality_style(live.audit.now) if title == "local" else ""
-                line.append(f" {_fit(escape_controls(cells[title][0]), size)}", style=style)
+                cell = cut_middle(escape_controls(figures[title][0]), abs(size))
+                line.append(f" {_fit(cell, size)}", style=style)
         if room is not None and live.audit.group == view.selected:
             line.stylize("reverse")
-        if live.audit.now is not None:
+        if figures is not None and live.audit.now is not None:
             line.append(f" {sparkline(live.history[-trend:])}", style="cyan")
         if live.stale:
             line.stylize("dim italic")
@@ -329,7 +346,10 @@ def _explanation(cluster: LivePass, name: str, width: int) -> list[Text]:
     for member in explained.members:
         owned = [f"{t} {partition_ranges(n)}" for t, n in sorted(assigned[member.id].items())]
         label = f"{member.instance_id or member.client_id} {member.host}"
-        cells = (_fit(escape_controls(label), -30), _fit(escape_controls(member.rack or "-"), -10))
+        cells = (
+            _fit(cut_middle(escape_controls(label), 30), -30),
+            _fit(cut_middle(escape_controls(member.rack or "-"), 10), -10),
+        )
         counts = f"{member.local:,}/{member.partitions:,}"
         text = f"{cells[0]} {cells[1]} {counts:>9}  {escape_controls('; '.join(owned))}"
         lines.append(Text(text, style="" if member.local == member.partitions else "red"))

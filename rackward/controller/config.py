@@ -1,4 +1,4 @@
-"""The controller's configuration file, in YAML, TOML or JSON; only ``cluster`` is required.
+"""The controller's configuration file, in YAML, TOML or JSON; all settings may be left out.
 
 `rackward controller --help` shows all settings with their defaults, docs/controller.md explains
 them.
@@ -141,22 +141,33 @@ class ControllerConfig:
     lead: LeadConfig | None = None
 
 
-def read_config(path: Path, read_properties: ReadProperties) -> ControllerConfig:
+def read_config(
+    path: Path,
+    read_properties: ReadProperties,
+    cluster_options: Callable[[], Mapping[str, object]],
+    *,
+    overridden: bool = False,
+) -> ControllerConfig:
     """Read the configuration file at ``path``.
 
-    ``read_properties`` reads the properties file that ``command_config`` names. Raises ConfigError,
-    which names the file and the setting.
+    ``read_properties`` reads the properties file that ``command_config`` names.
+    ``cluster_options`` returns the connection properties of a cluster that is not in the file, or
+    is ``overridden``. Raises ConfigError, which names the file and the setting.
     """
     document = convert(load(path), _Document, str(path))
     cluster = document.cluster
     properties: dict[str, object] = {}
-    if cluster.command_config is not None:
-        properties |= read_properties(path.parent / Path(cluster.command_config).expanduser())
-    if cluster.bootstrap_servers is not None:
-        properties["bootstrap.servers"] = ",".join(_texts(cluster.bootstrap_servers))
-    if "bootstrap.servers" not in properties:
+    if overridden or (cluster.bootstrap_servers is None and cluster.command_config is None):
+        properties |= cluster_options()
+    else:
+        if cluster.command_config is not None:
+            properties |= read_properties(path.parent / Path(cluster.command_config).expanduser())
+        if cluster.bootstrap_servers is not None:
+            properties["bootstrap.servers"] = ",".join(_texts(cluster.bootstrap_servers))
+    if not properties.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         raise ConfigError(
-            f"{path}: cluster: no cluster is given: set bootstrap_servers, or command_config"
+            f"{path}: cluster: no cluster is given: set bootstrap_servers, or command_config, or "
+            "leave it out and give --bootstrap-server"
         )
     service = _listen_config(document.service, path)
     health = _listen_config(document.health, path)

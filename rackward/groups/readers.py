@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -129,16 +129,21 @@ def find_groups(
     return groups
 
 
-def match_groups(
-    admin: AdminConnection, brokers: Collection[int], names: Collection[str]
-) -> tuple[list[str], frozenset[str]]:
-    """Return the groups of these names and patterns, sorted, and those that only a pattern matches.
+def select_groups(
+    admin: AdminConnection,
+    brokers: Collection[int],
+    patterns: Collection[str],
+    check: Callable[[str, Group | None], Group],
+) -> tuple[list[Group], dict[str, str]]:
+    """Return the groups of names and patterns that ``check`` returns, sorted by name, and why it
+    refuses others that only a pattern matches.
 
-    Raises InvalidOptionError if a pattern matches none, and AdminError.
+    ``check`` raises InvalidOptionError, which is raised for a group that is named. Raises it also
+    if a pattern matches none, and AdminError.
     """
-    exact = {name for name in names if "*" not in name}
+    exact = {pattern for pattern in patterns if "*" not in pattern}
     matched: set[str] = set()
-    for pattern in sorted(set(names) - exact):
+    for pattern in sorted(set(patterns) - exact):
         listed = list_matching_groups(admin, brokers, [pattern])
         if not listed:
             raise InvalidOptionError(
@@ -146,7 +151,17 @@ def match_groups(
                 "rackward groups list"
             )
         matched.update(group.id for group in listed)
-    return sorted(exact | matched), frozenset(matched - exact)
+    found = find_groups(admin, brokers, exact | matched)
+    selected: list[Group] = []
+    refused: dict[str, str] = {}
+    for name in sorted(exact | matched):
+        try:
+            selected.append(check(name, found.get(name)))
+        except InvalidOptionError as error:
+            if name in exact:
+                raise
+            refused[name] = str(error)
+    return selected, refused
 
 
 def check_exists(name: str, group: Group | None) -> Group:

@@ -137,6 +137,7 @@ class LeadOptions:
     take_over: TakeOverPolicy = field(default_factory=TakeOverPolicy)
     refresh: RefreshPolicy | None = DEFAULT_REFRESH_POLICY
     worker_group: str | None = None
+    not_taken_over: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,8 @@ class LedGroup:
         self.group = group
         self.status = LeadStatus(group)
         self._connection = connection
+        if group in options.not_taken_over:
+            options = replace(options, take_over=TakeOverPolicy())
         self._options = options
         self._workers = workers
         session_seconds = None if workers is None else WORKER_SESSION_SECONDS
@@ -609,14 +612,16 @@ class LedGroup:
         if group.kind is GroupKind.MANUAL and group.state == "Empty":
             return f"it has committed offsets, and never had members: {_MANUAL}"
         now = time.monotonic()
+        missing = group.state == "Dead"
+        none = "no such group: check the name" if missing else "it has no consumers"
         if group.members or (self._alone_until is not None and now >= self._alone_until):
-            return "it has no consumers"
-        offsets = {} if group.state == "Dead" else await self._member.committed_offsets()
+            return none
+        offsets = {} if missing else await self._member.committed_offsets()
         first_at, first = self._offsets = self._offsets or (now, offsets)
         if any(offset > first.get(tp, -1) for tp, offset in offsets.items()):
             return f"it has no members, and its offsets move: {_MANUAL}"
         if now - first_at < OFFSETS_SECONDS:
-            return "it has no consumers: watching whether its offsets move"
+            return f"{none}; watching whether its offsets move"
         return None
 
     def _check_leadable(self, group: DescribedGroup) -> None:

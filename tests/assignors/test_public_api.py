@@ -1,4 +1,4 @@
-"""The names and signatures that users of the assignors rely on, and the snippets of README.md."""
+"""The names and signatures that users of the assignors rely on, and the snippets of PAGES."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 import assignors
 from assignors import LeaderRackAwareCooperativeSticky, Member
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+PAGES = ("README.md", "docs/reference/assignors.md")
+TEXT = "\n".join((Path(__file__).parents[2] / name).read_text(encoding="utf-8") for name in PAGES)
+SNIPPETS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 STICKY_OPTIONS = {"rack": None, "weights": None, "max_imbalance": 0.0}
 RANGE_OPTIONS = {**STICKY_OPTIONS, "co_partitioned": True}
 
@@ -58,7 +59,7 @@ def test_signatures_of_the_adapters_assignors(
     assert isinstance(parameters["refresh"].default, assignors.RefreshPolicy)
 
 
-# The snippets of README.md. Host names in them do not resolve; no connection is needed.
+# The snippets of PAGES. Host names in them do not resolve; no connection is needed.
 
 
 def snippet_with(text: str) -> str:
@@ -71,7 +72,7 @@ def snippet_with(text: str) -> str:
 def run(code: str, **names: object) -> dict[str, Any]:
     """Execute ``code`` and return its variables."""
     variables: dict[str, Any] = dict(names)
-    exec(compile(code, "README.md", "exec"), variables)
+    exec(compile(code, "snippet", "exec"), variables)
     return variables
 
 

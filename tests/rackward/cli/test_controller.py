@@ -100,6 +100,33 @@ def test_check_refuses_what_start_refuses(
     assert errors[0] == errors[1]
 
 
+def test_the_cluster_of_options_variables_and_contexts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is told by the error of its servers."""
+    settings = tmp_path / "config.toml"
+    settings.write_text('[contexts.prod]\nbootstrap_server = "context"\n')
+    monkeypatch.setenv("RACKWARD_CONFIG_FILE", str(settings))
+    with_cluster, without = (tmp_path / name for name in ("with.json", "without.json"))
+    with_cluster.write_text('{"cluster": {"bootstrap_servers": "file"}}')
+    without.write_text("{}")
+    option = ("--bootstrap-server", "option")
+
+    def refused(*arguments: str, context: tuple[str, ...] = ()) -> str:
+        with pytest.raises(RackwardError) as raised:
+            app([*context, "controller", "--check", *arguments], standalone_mode=False)
+        return str(raised.value)
+
+    assert "no cluster is given" in refused("--config", str(without))
+    prod = ("--context", "prod")
+    assert "'context'" in refused("--config", str(without), context=prod)
+    monkeypatch.setenv("RACKWARD_BOOTSTRAP_SERVER", "variable")
+    assert "'variable'" in refused("--config", str(without))
+    assert "'file'" in refused("--config", str(with_cluster))
+    for path in (with_cluster, without):
+        assert "'option'" in refused("--config", str(path), *option)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RackwardError, match=r"absent\.yaml cannot be read"):
         app(["controller", "--config", str(tmp_path / "absent.yaml")], standalone_mode=False)

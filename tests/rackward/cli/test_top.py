@@ -82,6 +82,48 @@ def test_a_row_has_the_figures_of_its_group() -> None:
     assert lines[2].startswith("! broker 5 cannot be reached")
 
 
+NAME = "team-payments.orders-settlement.production.eu-central-1.group-{}"
+CLIENT = "a client whose name is longer than the forty-eight characters of its column"
+
+
+def renamed() -> LivePass:
+    """A pass in which billing and search have long names, and an assignor of many characters."""
+    cluster = a_pass()
+    names = {"billing": NAME.format(1), "search": NAME.format(2)}
+    groups = tuple(
+        replace(
+            live,
+            audit=msgspec.structs.replace(
+                live.audit, group=names[live.audit.group], protocol=CLIENT
+            ),
+        )
+        if live.audit.group in names
+        else live
+        for live in cluster.groups
+    )
+    return replace(cluster, groups=groups)
+
+
+@pytest.mark.parametrize("width", [80, 100, 130, 200, 100_000])
+def test_names_of_groups_are_whole(width: int) -> None:
+    lines = [line.plain for line in frame(renamed(), View(), width)]
+    assert max(map(cell_len, lines)) <= width
+    for name in (NAME.format(1), NAME.format(2)):
+        ((at, line),) = [(n, line) for n, line in enumerate(lines) if line.startswith(name)]
+        # The figures are beside the name, or below it.
+        figures = line.removeprefix(name) if line != name else lines[at + 1]
+        assert "%" in figures
+    assert any(CLIENT in line for line in lines) == (width == 100_000)
+
+
+def test_a_name_wider_than_the_screen_keeps_both_ends() -> None:
+    lines = [line.plain for line in frame(renamed(), View(selected=NAME.format(2)), 40, 20)]
+    assert sum(line.startswith("team-payments") for line in lines) == 2
+    assert any(line.endswith("group-1") and line.count("…") == 1 for line in lines)
+    view = View(detail=True, selected=NAME.format(1))
+    assert NAME.format(1) in "".join(line.plain for line in frame(renamed(), view, 40, 60))
+
+
 def test_the_matrix_adds_up_to_what_groups_read() -> None:
     flows = a_pass().flows
     assert sum(flows.values()) == pytest.approx(6e6 + 6 * 12e6)

@@ -66,7 +66,7 @@ def write(folder: Path, text: str, name: str = "controller.yaml") -> Path:
 
 
 def test_all_settings(tmp_path: Path) -> None:
-    config = read_config(write(tmp_path, COMPLETE), read_properties)
+    config = read_config(write(tmp_path, COMPLETE), read_properties, dict)
     assert config == ControllerConfig(
         properties={"sasl.password": "hidden", "bootstrap.servers": "kafka-1:9092"},
         placement=Placement(
@@ -96,7 +96,7 @@ def test_all_settings(tmp_path: Path) -> None:
 
 def test_defaults(tmp_path: Path) -> None:
     path = write(tmp_path, '[cluster]\nbootstrap_servers = "kafka-1:9092"\n', "controller.toml")
-    config = read_config(path, read_properties)
+    config = read_config(path, read_properties, dict)
     assert config == ControllerConfig(
         {"bootstrap.servers": "kafka-1:9092"},
         service=ListenConfig("127.0.0.1", 9480),
@@ -115,7 +115,7 @@ def test_groups_to_lead(tmp_path: Path) -> None:
   mapping: {{10.0.1.0/24: az1}}
   protocols: {{rack-affinity: sticky}}
 """
-    lead = read_config(write(tmp_path, text), read_properties).lead
+    lead = read_config(write(tmp_path, text), read_properties, dict).lead
     assert lead is not None
     assert lead.groups == ("payments", "team-*")
     assert lead.options.take_over == TakeOverPolicy(TakeOver.REMOVE, remove_static=True)
@@ -128,7 +128,7 @@ def test_groups_to_lead(tmp_path: Path) -> None:
 )
 def test_throttle(tmp_path: Path, written_as: str, rate: int | None) -> None:
     text = f"{CLUSTER}under_replicated: {{throttle: {written_as}, partitions_at_once: 500}}"
-    config = read_config(write(tmp_path, text), read_properties)
+    config = read_config(write(tmp_path, text), read_properties, dict)
     assert config.under_replicated.rate == rate
 
 
@@ -186,10 +186,26 @@ def test_errors_name_the_file_and_the_setting(tmp_path: Path, settings: str, mes
     check_error(tmp_path, CLUSTER + settings, message)
 
 
+def test_the_cluster_of_the_file_and_that_of_options(tmp_path: Path) -> None:
+    def options() -> dict[str, object]:
+        return {"metadata.broker.list": "other:9092"}
+
+    def refuse() -> dict[str, object]:
+        raise AssertionError("not needed")
+
+    for text in ("", "cluster: {}", "lead: {groups: g}"):
+        path = write(tmp_path, text)
+        assert read_config(path, read_properties, options).properties == options()
+    path = write(tmp_path, CLUSTER)
+    of_file = read_config(path, read_properties, refuse).properties
+    assert of_file["bootstrap.servers"]
+    assert read_config(path, read_properties, options, overridden=True).properties == options()
+
+
 def check_error(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as raised:
-        read_config(path, read_properties)
+        read_config(path, read_properties, dict)
     assert message in str(raised.value)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from placement_core import RACK_AWARE_SELECTOR, InvalidOptionError, TopicPartition
 from placement_core.leaders import ConsumerDemand, CurrentAssignment
 from rack_traffic.advice import assigned_by_rackward
+from rackward.groups import readers
 from rackward.groups.host_racks import HostRacks
 from rackward.groups.readers import (
     AssignmentKind,
     Readers,
+    check_exists,
     current_assignment,
     demand_of_group,
     may_read_followers,
     parse_readers,
     rackless_members,
     readers_of_groups,
+    select_groups,
 )
-from rackward.kafka.groups import Group, GroupMember
+from rackward.kafka import AdminConnection
+from rackward.kafka.groups import Group, GroupMember, ListedGroup
+from rackward.units import matches_name
 from tests.support.described_groups import group as described_group
 from tests.support.described_groups import member
 
@@ -165,3 +171,35 @@ def test_parse_readers() -> None:
 def test_invalid_readers_are_an_error_that_names_the_option(text: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"^--readers"):
         parse_readers("--readers", text)
+
+
+def test_what_a_pattern_matches_may_be_refused_and_a_name_may_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = {name: replace(STICKY, id=name) for name in ("a-1", "a-2", "b")}
+
+    def matching(_admin: object, _brokers: object, patterns: Sequence[str]) -> list[ListedGroup]:
+        (pattern,) = patterns
+        return [ListedGroup(each, "consumer") for each in groups if matches_name(each, pattern)]
+
+    def find(_admin: object, _brokers: object, names: Collection[str]) -> dict[str, Group]:
+        return {each: groups[each] for each in names if each in groups}
+
+    def check(name: str, found: Group | None) -> Group:
+        if name == "a-2":
+            raise InvalidOptionError("refused")
+        return check_exists(name, found)
+
+    monkeypatch.setattr(readers, "list_matching_groups", matching)
+    monkeypatch.setattr(readers, "find_groups", find)
+    admin = cast("AdminConnection", None)
+    selected, refused = select_groups(admin, [0], ["b", "a-*"], check)
+    assert [each.id for each in selected] == ["a-1", "b"]
+    assert refused == {"a-2": "refused"}
+    for patterns, problem in (
+        (["a-*", "a-2"], "refused"),
+        (["c"], "group c does not exist"),
+        (["b", "c-*"], "group c-.: no group matches it"),
+    ):
+        with pytest.raises(InvalidOptionError, match=problem):
+            select_groups(admin, [0], patterns, check)
