@@ -50,7 +50,8 @@ RECORD_BYTES = 4000
 EVERY = 0.5
 """Seconds between two records of a partition."""
 CHANGE_SECONDS = 20.0
-REST_SECONDS = 20.0
+REST_SECONDS, RESTS = 20.0, 5
+"""Seconds without a rebalance or a moved leader, and how often they are waited for."""
 LOOK_SECONDS = 0.5
 """Seconds between two looks at the leaders."""
 MAX_EXCESS = 0.05
@@ -98,7 +99,8 @@ class Group:
     members: ConsumerGroup
     racks: dict[str, str] = field(default_factory=dict)
     """Of all members so far."""
-    changes: int = 0
+    changed: list[float] = field(default_factory=list)
+    """Times at which a member left."""
 
     def start(self, rack: str) -> None:
         name = f"m{len(self.racks)}-{rack}"
@@ -108,19 +110,28 @@ class Group:
     def replace_member(self, rng: random.Random) -> None:
         """Stop a member; another one joins in another rack."""
         name = rng.choice(sorted(self.members.members))
+        self.changed.append(time.monotonic())
         self.members.stop(name)
         self.start(rng.choice(sorted({*RACKS} - {self.racks[name]})))
-        self.changes += 1
 
     @property
     def count(self) -> int:
         """Members that brokers have of the group."""
         return 6 if self.kind == CONNECT else len(RACKS)
 
-    def repeated(self) -> int:
-        """Return how often a record was read again."""
-        reads = [self.members.reads_of((self.topic, number)) for number in range(PARTITIONS)]
-        return sum(each.count - len(each.offsets()) for each in reads)
+    def repeats(self) -> list[tuple[TopicPartition, float, float, str]]:
+        """Return the partition, the times and the readers of each record that was read again."""
+        repeats = []
+        for number in range(PARTITIONS):
+            tp = TopicPartition(self.topic, number)
+            first: dict[int, tuple[float, str]] = {}
+            for at, offset, member in self.members.reads_of(tp).seen:
+                if offset in first:
+                    before, reader = first[offset]
+                    repeats.append((tp, before, at, f"{reader}, {member}"))
+                else:
+                    first[offset] = at, member
+        return repeats
 
     def lost(self, sent: SteadyProducer) -> int:
         """Return how many acknowledged records have not been read."""
@@ -197,6 +208,27 @@ class Groups:
             for tp, rack in before.items()
             if tp in after
         )
+
+    def repeated(self, group: Group) -> int:
+        """Return how often the group read a record again; print each, and what happened before."""
+        moved: dict[TopicPartition, list[float]] = {}
+        for (_, before), (at, after) in itertools.pairwise(self.looks):
+            for tp in before.keys() & after.keys():
+                if before[tp] != after[tp]:
+                    moved.setdefault(tp, []).append(at)
+
+        def ago(events: list[float], at: float) -> str:
+            index = bisect_right(events, at)
+            return f"{at - events[index - 1]:.1f}" if index else "never"
+
+        repeats = group.repeats()
+        for tp, first, again, members in repeats:
+            print(
+                f"{group.kind}: {tp} again after {again - first:.2f} s ({members}), "
+                f"leader moved {ago(moved.get(tp, []), again)} s before, "
+                f"members changed {ago(group.changed, again)} s before"
+            )
+        return len(repeats)
 
     def shares(self) -> dict[str, tuple[float, float]] | None:
         """Return what of each group's reads is local, now and at best, which is proved.
@@ -331,14 +363,19 @@ def measure(
         settled: Callable[[], bool] = (
             groups.is_followed if follow else lambda: groups.shares() is not None
         )
-        wait_until(settled, FOLLOWED_SECONDS, "leaders are where they are read at rest")
-        # What members had fetched before.
-        groups.look_for(5.0)
-        sent, since = cluster.bytes_out(), time.monotonic()
-        groups.look_for(REST_SECONDS)
-        counted, until = cluster.bytes_out(), time.monotonic()
-        shares = groups.shares()
-        assert shares is not None, "a group rebalanced at rest"
+        # Connect rebalances once more some time after a worker has left.
+        for _ in range(RESTS):
+            wait_until(settled, FOLLOWED_SECONDS, "leaders are where they are read at rest")
+            # What members had fetched before.
+            groups.look_for(5.0)
+            shares = groups.shares()
+            sent, since = cluster.bytes_out(), time.monotonic()
+            groups.look_for(REST_SECONDS)
+            counted, until = cluster.bytes_out(), time.monotonic()
+            if shares is not None and shares == groups.shares():
+                break
+        else:
+            raise AssertionError("a group rebalances at rest")
         crossing = {key: count - sent[key] for key, count in counted.items()}
         local = sum(count for (rack, broker), count in crossing.items() if rack == RACKS[broker])
         elections = None
@@ -350,13 +387,13 @@ def measure(
             tuple(
                 Figures(
                     kind=group.kind,
-                    changes=group.changes,
+                    changes=len(group.changed),
                     local_while_changing=groups.local(group, began, ended),
                     local_at_rest=groups.local(group, since, until),
                     best_at_rest=shares[group.id][1],
                     elections=groups.elections(group.topic, began),
                     lost=group.lost(groups.sent[group.topic]),
-                    repeated=group.repeated(),
+                    repeated=groups.repeated(group),
                 )
                 for group in groups.groups
             ),

@@ -36,6 +36,9 @@ RACKS = ("a", "b", "c")
 CONNECT_VERSION = "4.1.0"
 """Of the workers and the sink connector, whatever the version of the brokers."""
 
+CONNECT_SECONDS = 3 * TEST_TIMEOUT
+"""Seconds for three workers to start, on a busy machine."""
+
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 SERDE = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
 TRANSFORMS = "org.apache.kafka.connect.transforms"
@@ -159,7 +162,7 @@ def sink_connector(cluster: Cluster, topic: str) -> Iterator[tuple[ConsumerGroup
             workers.start(f"worker-{rack}", rack)
         wait_until(
             lambda: bool(ports) and _put(ports[0], f"/connectors/{sink}/config", connector),
-            TEST_TIMEOUT,
+            CONNECT_SECONDS,
             "a Connect worker accepts the connector",
         )
         yield workers, f"connect-{sink}"
