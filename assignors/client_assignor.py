@@ -53,8 +53,7 @@ from placement_core import RackwardError
 
 if TYPE_CHECKING:
     from assignors.group_leader.history import Assignment
-    from assignors.group_leader.leadership import Leadership
-    from assignors.group_leader.rebalance import Rebalance
+    from assignors.group_leader.rebalance import GroupProtocol
 
 
 class CoordinatorNotPatchedError(RackwardError):
@@ -91,28 +90,29 @@ class ClientAssignor:
         refresh: RefreshPolicy | None,
     ) -> None:
         self.rack = resolve_rack(rack, os.environ)
-        self.refresh = validate_refresh(refresh)
+        self._refresh = validate_refresh(refresh)
         self.log_once = LogOnce()
         self._weights = weights
-        self._rebalance: Rebalance | None = None
+        self._protocol: GroupProtocol | None = None
         self._lock = threading.Lock()
         self._install_coordinator()
 
     @property
-    def rebalance(self) -> Rebalance:
-        """How the leader of a group assigns with this assignor."""
+    def protocol(self) -> GroupProtocol:
+        """How the leader of a group assigns with this assignor. It needs numpy."""
         with self._lock:
-            if self._rebalance is None:
-                from assignors.group_leader.rebalance import Rebalance
+            if self._protocol is None:
+                from assignors.group_leader.rebalance import GroupProtocol
 
-                self._rebalance = Rebalance(
+                self._protocol = GroupProtocol(
                     name=self.name,
                     assignor=self._make_assignor(),
                     cooperative=self.cooperative,
                     weights=self._weights,
                     log_once=self.log_once,
+                    refresh=self._refresh,
                 )
-            return self._rebalance
+            return self._protocol
 
     def _make_assignor(self) -> Assignor:
         """Return what computes assignments, with this assignor's options."""
@@ -123,11 +123,11 @@ class ClientAssignor:
 
         None if no consumer with this assignor has been the leader of its group.
         """
-        return None if self._rebalance is None else self._rebalance.history.latest(group)
+        return None if self._protocol is None else self._protocol.history.latest(group)
 
     def assignments(self) -> tuple[Assignment, ...]:
         """Return the last assignment of each group, for :mod:`assignors.metrics`."""
-        return () if self._rebalance is None else self._rebalance.history.all()
+        return () if self._protocol is None else self._protocol.history.all()
 
     def _install_coordinator(self) -> None:
         """Patch the client library. By default nothing: the caller makes its own coordinator."""
@@ -209,26 +209,11 @@ class BoundAssignor:
         """``client_rack`` is the consumer's, for an assignor without a rack."""
         self.assignor = assignor
         self.rack = member_rack(assignor.rack, client_rack, assignor.log_once)
-        self._leadership: Leadership | None = None
 
     @property
     def name(self) -> str:
         """The protocol name."""
         return self.assignor.name
-
-    @property
-    def leadership(self) -> Leadership:
-        """What assigns if this consumer leads its group. It needs numpy."""
-        if self._leadership is None:
-            from assignors.group_leader.leadership import Leadership
-
-            self._leadership = Leadership(self.assignor.rebalance, self.assignor.refresh)
-        return self._leadership
-
-    def follow(self) -> None:
-        """Note that another member leads the group."""
-        if self._leadership is not None:
-            self._leadership.follow()
 
     def on_assignment(self, *assignment: Any) -> None:
         """Do nothing: what the consumer owns is read from its coordinator when it joins."""

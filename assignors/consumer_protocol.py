@@ -118,7 +118,7 @@ class SubscriptionReader:
         owned: Owned = {}
         generation, rack, released = NO_GENERATION, None, False
         try:
-            version, at = _int16(data, 0)
+            version, at = _integer(_INT16, data, 0)
             if version < 0:
                 raise ConsumerProtocolError(f"version {version}")
             topics, at = self.read_topics(data, at)
@@ -132,7 +132,7 @@ class SubscriptionReader:
             if version >= 1:
                 owned, at = self._partitions(data, at)
             if version >= 2:
-                generation, at = _int32(data, at)
+                generation, at = _integer(_INT32, data, at)
             if version >= 3:
                 rack, at = self.read_string(data, at)
         except ConsumerProtocolError as error:
@@ -161,7 +161,7 @@ class SubscriptionReader:
         if not USER_DATA_VERSION <= data[0] <= 127:
             raise ConsumerProtocolError(f"unknown version {data[0]}")
         rack, at = self.read_string(data, 1)
-        generation, at = _int32(data, at)
+        generation, at = _integer(_INT32, data, at)
         owned, at = self._partitions(data, at)
         return MemberSubscription(
             rack=rack or None, owned=owned, generation=generation, released=True
@@ -172,7 +172,7 @@ class SubscriptionReader:
 
         Raises ConsumerProtocolError if it cannot be decoded.
         """
-        version, at = _int16(data, 0)
+        version, at = _integer(_INT16, data, 0)
         if version < 0:
             raise ConsumerProtocolError(f"version {version}")
         return self._partitions(data, at)[0]
@@ -204,7 +204,7 @@ class SubscriptionReader:
 
         Raises ConsumerProtocolError if it cannot be decoded.
         """
-        length, at = _int16(data, at)
+        length, at = _integer(_INT16, data, at)
         if length == -1:
             return None, at
         end = at + length
@@ -291,29 +291,22 @@ def _pack_string(text: str) -> bytes:
     return _INT16.pack(len(raw)) + raw
 
 
-def _int16(data: bytes, at: int) -> tuple[int, int]:
+def _integer(layout: struct.Struct, data: bytes, at: int) -> tuple[int, int]:
     try:
-        return _INT16.unpack_from(data, at)[0], at + 2
-    except struct.error as error:
-        raise ConsumerProtocolError("truncated") from error
-
-
-def _int32(data: bytes, at: int) -> tuple[int, int]:
-    try:
-        return _INT32.unpack_from(data, at)[0], at + 4
+        return layout.unpack_from(data, at)[0], at + layout.size
     except struct.error as error:
         raise ConsumerProtocolError("truncated") from error
 
 
 def _count(data: bytes, at: int, smallest: int) -> tuple[int, int]:
-    count, at = _int32(data, at)
+    count, at = _integer(_INT32, data, at)
     if not 0 <= count <= (len(data) - at) // smallest:
         raise ConsumerProtocolError(f"{count} elements declared, {len(data) - at} bytes left")
     return count, at
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _int32(data, at)
+    length, at = _integer(_INT32, data, at)
     if length == -1:
         return None, at
     if not 0 <= length <= len(data) - at:

@@ -10,7 +10,7 @@ restart, which moves every leader several times, then causes at most one rebalan
 * `Observation` is its input: the leaders' racks, their elections, how many partitions are unstable,
   and the `Gain` of a rebalance.
 
-:mod:`assignors.group_leader.leadership` connects the policy to a group.
+:mod:`assignors.group_leader.monitor` connects the policy to a group.
 """
 
 from __future__ import annotations

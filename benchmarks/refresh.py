@@ -10,8 +10,7 @@ from random import Random
 from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
 from assignors.group_leader import GroupContext, LogOnce
-from assignors.group_leader.leadership import LeaderMoveMonitor
-from assignors.group_leader.rebalance import Rebalance
+from assignors.group_leader.rebalance import GroupProtocol, Leadership
 from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.harness import cpu_times
 from benchmarks.shapes import RACKS, Leaders
@@ -32,17 +31,24 @@ class GroupLeader:
         }
         self._cluster = cluster_metadata(self._leaders)
         self._read = partial(read_metadata, self._cluster)
-        rebalance = Rebalance(
-            "benchmark", LeaderRackAwareCooperativeSticky(), False, None, LogOnce()
+        protocol = GroupProtocol(
+            "benchmark",
+            LeaderRackAwareCooperativeSticky(),
+            cooperative=False,
+            weights=None,
+            log_once=LogOnce(),
+            refresh=RefreshPolicy(),
         )
         subscription = frozenset(self._leaders)
         joined = Members.of(
             Member(f"m{n:03}", subscription, RACKS[n % len(RACKS)]) for n in range(members)
         )
         leaders, _ = self._read(joined.topics)
-        assigned = rebalance.run(joined, leaders).assigned
-        self._monitor = LeaderMoveMonitor(RefreshPolicy(), rebalance)
-        self._monitor.start(1, joined, assigned, leaders, 0.0)
+        leadership = Leadership()
+        context = GroupContext("benchmark", 1)
+        leadership.assign(protocol, joined, leaders, frozenset(), context, 0.0)
+        assert leadership.monitor is not None
+        self._monitor = leadership.monitor
 
     def metadata_update(self) -> Callable[[], None]:
         """Return a function that decodes a metadata response and applies it."""

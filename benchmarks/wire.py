@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataResponse
 from assignors import Member
 from assignors.encoding import encode_assignment, read_members
 from assignors.group_leader import GroupContext
-from assignors.group_leader.leadership import Leadership
+from assignors.group_leader.rebalance import Leadership
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.kafka_python.coordinator import read_metadata
 from benchmarks.shapes import RACKS, Leaders
@@ -68,13 +68,13 @@ def rackward_assignment(members: list[Member], leaders: Leaders) -> Callable[[],
     cluster = cluster_metadata(leaders)
     response = joined_members(members, 3)
     strategy = LeaderRackAwareCooperativeStickyAssignor(rack=RACKS[0])
-    leadership = Leadership(strategy.rebalance, strategy.refresh)
+    leadership = Leadership()
 
     def run() -> object:
         members = read_members((m.member_id, m.group_instance_id, m.metadata) for m in response)
         leaders, _ = read_metadata(cluster, members.topics)
         context = GroupContext("benchmark", 1)
-        result = leadership.assign(members, leaders, frozenset(), context, 0.0)
+        result = leadership.assign(strategy.protocol, members, leaders, frozenset(), context, 0.0)
         return encode_assignment(result.assigned)
 
     return run

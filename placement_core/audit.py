@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_core.cluster import ClusterView, TopicPartition
+from placement_core.cluster import ClusterView, TopicPartition, by_topic
 from placement_core.errors import InvalidOptionError, format_brokers
 from placement_core.placers.under_replicated import ReplicationTarget, counted_replicas
 from placement_core.rack_bounds import RackTree
@@ -290,14 +290,6 @@ class _Layout:
 # ---- Findings by topic: what is wrong with some of its partitions, and what to do.
 
 
-def _group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
-    """Return the partitions by topic, in order."""
-    by_topic: dict[str, Partitions] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition)
-    return by_topic
-
-
 def format_partitions(partitions: Collection[TopicPartition], total: int | None = None) -> str:
     """Return ``partition 3``, or the number of partitions of one topic and the first five.
 
@@ -314,7 +306,7 @@ def format_partitions(partitions: Collection[TopicPartition], total: int | None 
 def _by_topic(layout: _Layout, affected: Mapping[Kind, Partitions]) -> Iterator[Finding]:
     """Yield a finding for each topic that a check affects."""
     for check in _CHECKS:
-        for topic, partitions in _group_by_topic(affected[check.kind]).items():
+        for topic, partitions in by_topic(affected[check.kind]).items():
             message = f"{format_partitions(partitions)} {check.describe(layout, partitions)}"
             yield Finding(check.severity, check.kind, topic, message, tuple(partitions))
 
@@ -489,7 +481,7 @@ def _rack_losses(
 
 
 def _format_topics(partitions: Partitions, sizes: Mapping[str, int]) -> str:
-    topics = _group_by_topic(partitions)
+    topics = by_topic(partitions)
     first = ", ".join(
         f"{format_partitions(of_topic, sizes[topic])} of {topic}"
         for topic, of_topic in list(topics.items())[:3]

@@ -152,6 +152,14 @@ def moves_between(
     )
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic, both sorted."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(partition)
+    return topics
+
+
 def placeholders(count: int) -> tuple[int, ...]:
     """Return ``count`` placeholders: (-1, -2, ...)."""
     return tuple(range(-1, -1 - count, -1))

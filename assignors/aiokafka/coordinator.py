@@ -73,7 +73,8 @@ from assignors.group_leader import GroupContext, format_error, log, metadata
 from assignors.leader_moves import leads_since_before_restart
 
 if TYPE_CHECKING:
-    from assignors.group_leader.leadership import LeaderMoveMonitor
+    from assignors.group_leader.monitor import LeaderMoveMonitor
+    from assignors.group_leader.rebalance import Leadership
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of every partition: aiokafka does not request it."""
@@ -127,8 +128,9 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.last_generation = NO_GENERATION
         self._revocation_timer: asyncio.TimerHandle | None = None
         self._leads_since_before_restart = False
-        # The monitor of the assignment that this member made last, and its generation.
-        self._led: tuple[int, LeaderMoveMonitor] | None = None
+        self._leadership: Leadership | None = None
+        # Of the assignment that this member made last.
+        self._led_generation = NO_GENERATION
         assignors = config.get("assignors", ())
         self._has_bound = any(map(is_client_assignor, assignors))
         if self._has_bound:
@@ -159,10 +161,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             self._leads_since_before_restart = leads_since_before_restart(
                 response.leader_id, response.member_id, self._group_instance_id
             )
-            if response.leader_id != response.member_id:
-                for bound in self._assignors:
-                    if isinstance(bound, AIOKafkaBoundAssignor):
-                        bound.follow()
+            if response.leader_id != response.member_id and self._leadership is not None:
+                self._leadership.follow()
         return response
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
@@ -176,7 +176,7 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             return await super()._perform_assignment(response)
         # Imported here, because other members of the group need no numpy.
         from assignors.encoding import encode_assignment, read_members
-        from assignors.group_leader.leadership import topics_of
+        from assignors.group_leader.rebalance import Leadership, topics_of
 
         # Before version 5 a member has no instance id: (member id, metadata).
         members = read_members(
@@ -188,11 +188,13 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         deleted_topics = await self._await_metadata(self._group_subscription)
         now = asyncio.get_running_loop().time()
         leaders, _ = read_metadata(self.cluster, members.topics)
-        result = bound.leadership.assign(members, leaders, deleted_topics, self.context, now)
+        self._leadership = self._leadership or Leadership()
+        result = self._leadership.assign(
+            bound.assignor.protocol, members, leaders, deleted_topics, self.context, now
+        )
         self._metadata_snapshot = self._get_metadata_snapshot()
-        self._schedule_revocation_check(result.withheld, bound)
-        if bound.leadership.monitor is not None:
-            self._led = self.generation, bound.leadership.monitor
+        self._schedule_revocation_check(result.withheld)
+        self._led_generation = self.generation
         return encode_assignment(result.assigned)
 
     async def _on_join_complete(
@@ -203,8 +205,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         for topic, partition in assignment.partitions():
             self.last_assignment.setdefault(topic, []).append(partition)
         await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
-        if self._led is not None and self._led[0] == generation:
-            self._watch_leaders(self._check_leaders(self._led[1]))
+        if self._leadership is not None and self._led_generation == generation:
+            self._watch_leaders(self._check_leaders(self._leadership.monitor))
         bound = self._lookup_assignor(protocol)
         if self._leads_since_before_restart and isinstance(bound, AIOKafkaBoundAssignor):
             self._watch_leaders(self._resume_leading(bound))
@@ -268,8 +270,10 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
             self._leader_checks.cancel()
         self._leader_checks = None if checks is None else asyncio.create_task(checks)
 
-    async def _check_leaders(self, monitor: LeaderMoveMonitor) -> None:
+    async def _check_leaders(self, monitor: LeaderMoveMonitor | None) -> None:
         """Request metadata at an interval, and a rebalance if ``monitor`` judges it worth one."""
+        if monitor is None:
+            return
         read, clock = partial(read_metadata, self.cluster), asyncio.get_running_loop().time
         interval = monitor.interval
         while True:
@@ -285,6 +289,8 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _resume_leading(self, bound: AIOKafkaBoundAssignor) -> None:
         """Check the leaders for a group that this member led when it restarted."""
+        from assignors.group_leader.rebalance import Leadership
+
         context = self.context
         try:
             await self.client.force_metadata_update()
@@ -295,36 +301,33 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         except KafkaError as error:
             log_not_monitored(context, error)
             return
-        monitor = bound.leadership.monitor
-        if state != "Stable" or monitor is None:
+        if state != "Stable":
             return
         described = [(id, None, sent, assignment) for id, _, _, sent, assignment in members]
         read, now = partial(read_metadata, self.cluster), asyncio.get_running_loop().time()
-        bound.leadership.resume(described, read, context, now)
+        self._leadership = Leadership()
+        self._leadership.resume(bound.assignor.protocol, described, read, context, now)
         log.info("leading the group since before the restart: %s", context)
-        await self._check_leaders(monitor)
+        await self._check_leaders(self._leadership.monitor)
 
-    def _schedule_revocation_check(
-        self, withheld: int, bound: AIOKafkaBoundAssignor | None = None
-    ) -> None:
+    def _schedule_revocation_check(self, withheld: int) -> None:
         """Replace the scheduled check by one for ``withheld`` partitions, or by none."""
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
             self._revocation_timer = None
-        if bound is not None and withheld:
+        if withheld:
             from assignors.group_leader.rebalance import REVOCATION_TIMEOUT
 
             self._revocation_timer = asyncio.get_running_loop().call_later(
-                REVOCATION_TIMEOUT, self._check_revocation, bound, self.context, withheld
+                REVOCATION_TIMEOUT, self._check_revocation, self.context, withheld
             )
 
-    def _check_revocation(
-        self, bound: AIOKafkaBoundAssignor, context: GroupContext, withheld: int
-    ) -> None:
+    def _check_revocation(self, context: GroupContext, withheld: int) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
         is_assigned = context.generation == self.generation == self.last_generation
         if is_assigned and not self._rejoin_needed_fut.done():
-            bound.leadership.on_revocation_timeout(context, withheld)
+            assert self._leadership is not None
+            self._leadership.on_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 

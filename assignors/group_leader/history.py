@@ -12,7 +12,6 @@ from assignors.explain import Explanation, explain
 from assignors.group import UNASSIGNED, AssignedPartitions, Group, Members
 from assignors.group_leader.logs import GroupContext
 from assignors.group_leader.metadata import Leaders
-from assignors.group_leader.ownership import Ownership
 from assignors.model import Assignor, LeaderRacks, Weights
 
 
@@ -66,8 +65,6 @@ class Assignment:
         How long it took, with reading subscriptions and metadata.
     assigned
         Member id to topic to partitions, without the withheld ones.
-    ownership
-        What members can own afterwards, for the next rebalance; None if it is not known.
     """
 
     group: str
@@ -84,7 +81,6 @@ class Assignment:
     milliseconds: float
     inputs: AssignmentInputs = field(repr=False, compare=False)
     assigned: AssignedPartitions = field(repr=False, compare=False)
-    ownership: Ownership | None = field(repr=False, compare=False)
 
     @property
     def members(self) -> tuple[MemberAssignment, ...]:

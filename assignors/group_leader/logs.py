@@ -69,10 +69,6 @@ class GroupContext(NamedTuple):
         return f"group={sanitize(self.group) or 'unknown'} generation={self.generation}"
 
 
-NO_CONTEXT = GroupContext()
-"""The group is not known, for example under a client's own coordinator."""
-
-
 def sanitize(text: str, max_length: int = 64) -> str:
     """Return untrusted ``text`` for a log line: what is not printable escaped, and cut."""
     cut = text[: max_length + 1]

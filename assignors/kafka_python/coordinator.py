@@ -40,7 +40,8 @@ from assignors.kafka_python.internals import check_kafka_python
 from assignors.leader_moves import leads_since_before_restart
 
 if TYPE_CHECKING:
-    from assignors.group_leader.leadership import LeaderMoveMonitor
+    from assignors.group_leader.monitor import LeaderMoveMonitor
+    from assignors.group_leader.rebalance import Leadership
 
 SUBSCRIPTION_VERSION = 3
 """The first version of ConsumerProtocolSubscription that has a field for the rack."""
@@ -75,6 +76,7 @@ class RackAwareCoordinator(FixedCoordinator):
         self._metadata_responses = 0
         self._unseen_topics: dict[str, int] = {}
         self._metadata_deadline: float | None = None
+        self._leadership: Leadership | None = None
         self._monitor: LeaderMoveMonitor | None = None
         self._leader_check: Any = None
         self._awaits_leaders = False
@@ -122,8 +124,7 @@ class RackAwareCoordinator(FixedCoordinator):
             return super()._perform_assignment(leader_id, protocol_name, members)
         # Imported here, because other members of the group need no numpy.
         from assignors.encoding import encode_assignment, read_members
-        from assignors.group_leader.leadership import topics_of
-        from assignors.group_leader.rebalance import REVOCATION_TIMEOUT
+        from assignors.group_leader.rebalance import REVOCATION_TIMEOUT, Leadership, topics_of
 
         joined = read_members((m.member_id, m.group_instance_id, m.metadata) for m in members)
         deleted_topics = self._deleted_topics(topics_of(joined))
@@ -132,14 +133,20 @@ class RackAwareCoordinator(FixedCoordinator):
         # Has kafka-python keep the snapshot, as the leader; it finds no members to decode.
         super()._perform_assignment(leader_id, protocol_name, [])
         leaders, _ = read_metadata(self.cluster, joined.topics)
-        result = bound.leadership.assign(
-            joined, leaders, deleted_topics, self.context, time.monotonic()
+        self._leadership = self._leadership or Leadership()
+        result = self._leadership.assign(
+            bound.assignor.protocol,
+            joined,
+            leaders,
+            deleted_topics,
+            self.context,
+            time.monotonic(),
         )
-        self._watch_leaders(bound.leadership.monitor)
+        self._watch_leaders(self._leadership.monitor)
         if result.withheld:
-            # By name: the bound assignor would keep this object alive.
-            values = protocol_name, self.context, result.withheld
-            self.call_later(REVOCATION_TIMEOUT, self._check_revocation, *values)
+            self.call_later(
+                REVOCATION_TIMEOUT, self._check_revocation, self.context, result.withheld
+            )
         return encode_assignment(result.assigned)
 
     async def _join_and_sync(self) -> Any:
@@ -161,9 +168,8 @@ class RackAwareCoordinator(FixedCoordinator):
         self._leads_since_before_restart = leads_since_before_restart(
             response.leader, response.member_id, self.group_instance_id
         )
-        if response.leader != response.member_id:
-            for bound in self._bound.values():
-                bound.follow()
+        if response.leader != response.member_id and self._leadership is not None:
+            self._leadership.follow()
         return response
 
     async def _on_join_complete_async(
@@ -212,6 +218,8 @@ class RackAwareCoordinator(FixedCoordinator):
         """Monitor the leaders of partitions for a group that this member led when it restarted."""
         from kafka.protocol.admin import DescribeGroupsRequest
 
+        from assignors.group_leader.rebalance import Leadership
+
         request = DescribeGroupsRequest(groups=[self.group_id], include_authorized_operations=False)
         try:
             await wait_for(self.net, self.cluster.request_update(), 1000)
@@ -230,8 +238,9 @@ class RackAwareCoordinator(FixedCoordinator):
             for m in group.members
         ]
         read = partial(read_metadata, self.cluster)
-        bound.leadership.resume(members, read, context, time.monotonic())
-        self._watch_leaders(bound.leadership.monitor)
+        self._leadership = Leadership()
+        self._leadership.resume(bound.assignor.protocol, members, read, context, time.monotonic())
+        self._watch_leaders(self._leadership.monitor)
         log.info("leading the group since before the restart: %s", context)
 
     def _watch_leaders(self, monitor: LeaderMoveMonitor | None) -> None:
@@ -261,11 +270,12 @@ class RackAwareCoordinator(FixedCoordinator):
         if self._monitor is not None and self._monitor.check(read, time.monotonic(), self.context):
             self.request_rejoin()
 
-    def _check_revocation(self, protocol: str, context: GroupContext, withheld: int) -> None:
+    def _check_revocation(self, context: GroupContext, withheld: int) -> None:
         """Request a rebalance if there was none since withheld partitions had to be revoked."""
         same_generation = self.generation_id == context.generation
         if self.stable() and not self.rejoin_needed and same_generation:
-            self._bound[protocol].leadership.on_revocation_timeout(context, withheld)
+            assert self._leadership is not None
+            self._leadership.on_revocation_timeout(context, withheld)
             self.request_rejoin()
 
 

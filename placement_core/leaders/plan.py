@@ -37,10 +37,11 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
-from placement_core.cluster import ClusterView, TopicPartition, moves_between
+from placement_core.cluster import ClusterView, TopicPartition, by_topic, moves_between
 from placement_core.errors import InvalidOptionError
 from placement_core.flow import IntArray, level_loads
 from placement_core.leaders.bound import Relaxation
@@ -174,42 +175,13 @@ def plan_leaders(
     # Brokers will elect the chosen leaders, and keep the present ones of other partitions.
     current = view.leaders_or_preferred()
     leaders = {**current, **{tp: row[0] for tp, row in order.items()}}
-    localities, consumed = [], []
-    for quotas, before, after in zip(
-        problem.quotas[: problem.reader_quotas],
-        problem.leaders_of_quotas({tp: current.get(tp, -1) for tp in view.replicas}),
-        per_quotas,
-        strict=False,
-    ):
-        count, off = quotas.partitions, [quotas.off_rack(before), quotas.off_rack(after)]
-        localities.append(Locality(quotas.name, count, count - off[0], count - off[1]))
-        across = [quotas.size * off_rack for off_rack in off]
-        consumed.append(BytesAcross(quotas.name, quotas.size * count, *across))
-    for assignment in assignments:
-        reads = sum(
-            max(1, len(assignment.readers(partition)))
-            for partition in view.replicas
-            if partition.topic in assignment.topics
-        )
-        if reads:
-            local = [local_reads(view, assignment, led, levels) for led in (current, leaders)]
-            counts = [sum(reads_of.values()) for reads_of in local]
-            localities.append(Locality(assignment.name, reads, *counts))
-            read = view.replicas.keys() & {*assignment.racks, *assignment.shared}
-            total = sum(map(assignment.weight, read))
-            across = [
-                total
-                - sum(
-                    assignment.weight(partition) * count / len(assignment.readers(partition))
-                    for partition, count in reads_of.items()
-                )
-                for reads_of in local
-            ]
-            consumed.append(BytesAcross(assignment.name, total, *across))
+    localities, consumed = _reads(
+        view, problem, assignments, per_quotas, (current, leaders), levels
+    )
     return LeaderLayout(
         order=order,
         moves=moves_between({p: view.replicas[p] for p in order}, order),
-        localities=tuple(localities),
+        localities=localities,
         locality_proved=cost == 0 or exact,
         balance_proved=proved
         and independent
@@ -230,7 +202,7 @@ def plan_leaders(
         leader_limit=limit,
         gap=0.0 if gap < NEGLIGIBLE_GAP else gap,
         heaviest_broker=search.heaviest_broker(),
-        consumed=tuple(consumed),
+        consumed=consumed,
         produced=_produced(view, writers, (current, leaders), levels),
     )
 
@@ -518,6 +490,46 @@ class Search:
         return dict(sorted(order.items()))
 
 
+def _reads(
+    view: ClusterView,
+    problem: LeaderProblem,
+    assignments: Sequence[CurrentAssignment],
+    per_quotas: Sequence[IntArray],
+    now_and_then: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]],
+    levels: int | None,
+) -> tuple[tuple[Locality, ...], tuple[BytesAcross, ...]]:
+    """Return what each reader reads locally and across racks, with the current and chosen leaders.
+
+    ``per_quotas`` are the chosen ones that each quotas count.
+    """
+    localities, consumed = [], []
+    present = problem.leaders_of_quotas({tp: now_and_then[0].get(tp, -1) for tp in view.replicas})
+    of_readers = zip(problem.quotas, present, per_quotas, strict=True)
+    for quotas, before, after in islice(of_readers, problem.reader_quotas):
+        count, off = quotas.partitions, [quotas.off_rack(before), quotas.off_rack(after)]
+        localities.append(Locality(quotas.name, count, count - off[0], count - off[1]))
+        across = [quotas.size * off_rack for off_rack in off]
+        consumed.append(BytesAcross(quotas.name, quotas.size * count, *across))
+    for assignment in assignments:
+        partitions = [tp for tp in view.replicas if tp.topic in assignment.topics]
+        if not partitions:
+            continue
+        local = [local_reads(view, assignment, led, levels) for led in now_and_then]
+        counts = [sum(reads.values()) for reads in local]
+        total = sum(max(1, len(assignment.readers(tp))) for tp in partitions)
+        localities.append(Locality(assignment.name, total, *counts))
+        read = view.replicas.keys() & {*assignment.racks, *assignment.shared}
+        across = [
+            sum(
+                assignment.weight(tp) * (1 - reads.get(tp, 0) / max(1, len(assignment.readers(tp))))
+                for tp in read
+            )
+            for reads in local
+        ]
+        consumed.append(BytesAcross(assignment.name, sum(map(assignment.weight, read)), *across))
+    return tuple(localities), tuple(consumed)
+
+
 def _produced(
     view: ClusterView,
     writers: Sequence[WriterDemand],
@@ -526,9 +538,7 @@ def _produced(
 ) -> tuple[BytesAcross, ...]:
     """Return what each writer writes across racks, with the current and the chosen leaders."""
     racks = view.racks()
-    partitions: dict[str, list[TopicPartition]] = {}
-    for partition in sorted(view.replicas):
-        partitions.setdefault(partition.topic, []).append(partition)
+    partitions = by_topic(view.replicas)
     found = []
     for writer in writers:
         rows = writer.by_partition(partitions)

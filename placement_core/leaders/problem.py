@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_core.cluster import ClusterView, TopicPartition
+from placement_core.cluster import ClusterView, TopicPartition, by_topic
 from placement_core.errors import InvalidOptionError
 from placement_core.flow import INF, IntArray
 from placement_core.leaders.model import ConsumerDemand, CurrentAssignment, WriterDemand
@@ -112,9 +112,7 @@ class LeaderProblem:
         levels: int | None,
     ) -> LeaderProblem:
         """Return the problem. Raises InvalidOptionError as ``plan_leaders`` does."""
-        partitions: dict[str, list[TopicPartition]] = {}
-        for partition in sorted(view.replicas):
-            partitions.setdefault(partition.topic, []).append(partition)
+        partitions = by_topic(view.replicas)
         if levels is not None and levels < 1:
             raise InvalidOptionError(f"levels is {levels}: compare racks by at least one level")
         _require_distinct(

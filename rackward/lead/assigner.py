@@ -19,9 +19,7 @@ from assignors.consumer_protocol import NO_GENERATION
 from assignors.group import Group, Members
 from assignors.group_leader import GroupContext, LogOnce, format_error, is_topic_name, sanitize
 from assignors.group_leader.history import Assignment
-from assignors.group_leader.leadership import LeaderMoveMonitor
-from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import Rebalance
+from assignors.group_leader.rebalance import GroupProtocol, Leadership
 from assignors.kafka_python.coordinator import read_metadata
 from assignors.leader_moves import RefreshPolicy
 from assignors.model import Assignor, LeaderRacks, Member, Plan, WeightSource
@@ -68,20 +66,19 @@ class GroupAssigner:
         self.previous = PreviousAssignment()
         self.metrics = AssignmentMetrics()
         self.topics: frozenset[str] = frozenset()
-        self._ownership: Ownership | None = None
+        self._leadership = Leadership()
         self._protocols = protocols
         self._host_racks = host_racks
         self._refresh = refresh
         self._log_once = LogOnce()
-        self._rebalances: dict[str, Rebalance] = {}
-        self._monitor: LeaderMoveMonitor | None = None
-        self._monitors: dict[str, LeaderMoveMonitor] = {}
+        self._group_protocols: dict[str, GroupProtocol] = {}
         self._partitions: dict[str, int] = {}
 
     @property
     def check_interval(self) -> float:
         """Seconds from one look at the topics' partitions and leaders to the next."""
-        return 30.0 if self._monitor is None else self._monitor.interval
+        monitor = self._leadership.monitor
+        return 30.0 if monitor is None else monitor.interval
 
     def needs_hosts(self, protocol: str) -> bool:
         """Return whether client ids and hosts of members make a difference under a protocol."""
@@ -119,14 +116,10 @@ class GroupAssigner:
         member sent.
         """
         context = GroupContext(self.group, generation)
-        rebalance = self._rebalance(protocol)
         leaders, _ = read_metadata(cluster, self.topics)
-        result = rebalance.run(joined, leaders, deleted, context, self._ownership)
-        self._ownership = result.ownership
-        self._monitor = self._monitors.get(protocol)
-        if self._monitor is not None:
-            assigned = None if result.withheld else result.assigned
-            self._monitor.start(generation, joined, assigned, leaders, now)
+        result = self._leadership.assign(
+            self._group_protocol(protocol), joined, leaders, deleted, context, now
+        )
         self._partitions = _partition_counts(cluster, self.topics)
         self.previous = PreviousAssignment(
             raw, {m.id: result.assigned.get(m.id, {}) for m in raw}, generation
@@ -144,17 +137,17 @@ class GroupAssigner:
 
     def follow(self) -> None:
         """Note that another member leads: what members can own is not known from then on."""
-        self._ownership = None
+        self._leadership.follow()
 
     def forget(self) -> None:
         """Forget who owned what: the group has been assigned elsewhere since."""
-        self._ownership = None
+        self._leadership.follow()
         self.previous = PreviousAssignment()
 
     def on_revocation_timeout(self) -> None:
-        """Note that members did not revoke in time, in a group that was stable."""
-        if self._ownership is not None:
-            self._ownership = self._ownership.timed_out()
+        """Note that members did not revoke in time, in a group that was stable. Logs it."""
+        context = GroupContext(self.group, self.metrics.generation)
+        self._leadership.on_revocation_timeout(context, self.metrics.withheld)
 
     def justifies_rebalance(self, cluster: Any, generation: int, now: float) -> str | None:
         """Return why the group should rebalance, given new metadata of its topics; None if not."""
@@ -173,7 +166,8 @@ class GroupAssigner:
         if counts != self._partitions:
             changed = sorted(t for t in self.topics if counts.get(t) != self._partitions.get(t))
             return f"the partitions of {len(changed)} topics changed"
-        if self._monitor is not None and self._monitor.check(
+        monitor = self._leadership.monitor
+        if monitor is not None and monitor.check(
             lambda topics: read_metadata(cluster, topics), now, GroupContext(self.group, generation)
         ):
             return "partition leaders moved"
@@ -181,8 +175,8 @@ class GroupAssigner:
 
     def _update_off_rack(self, cluster: Any) -> None:
         """Count the off-rack partitions of the assignment in force with the present leaders."""
-        rebalance = self._rebalances.get(self.metrics.protocol)
-        latest = None if rebalance is None else rebalance.history.latest(self.group)
+        protocol = self._group_protocols.get(self.metrics.protocol)
+        latest = None if protocol is None else protocol.history.latest(self.group)
         if latest is None or self.metrics.off_rack is None:
             return
         leaders, _ = read_metadata(cluster, latest.inputs.leaders.racks)
@@ -190,21 +184,20 @@ class GroupAssigner:
         off_rack = int(group.crossings(group.members_of(latest.assigned))[-1])
         self.metrics = replace(self.metrics, off_rack=off_rack)
 
-    def _rebalance(self, protocol: str) -> Rebalance:
-        if protocol not in self._rebalances:
+    def _group_protocol(self, protocol: str) -> GroupProtocol:
+        if protocol not in self._group_protocols:
             strategy = self._protocols[protocol]
             by_topic = strategy.by_topic
             assignor = LeaderRackAwareRange() if by_topic else LeaderRackAwareCooperativeSticky()
-            rebalance = self._rebalances[protocol] = Rebalance(
+            self._group_protocols[protocol] = GroupProtocol(
                 name=protocol,
                 assignor=TimeLimited(assignor),
                 cooperative=strategy.cooperative,
                 weights=None,
                 log_once=self._log_once,
+                refresh=self._refresh,
             )
-            if self._refresh is not None:
-                self._monitors[protocol] = LeaderMoveMonitor(self._refresh, rebalance)
-        return self._rebalances[protocol]
+        return self._group_protocols[protocol]
 
 
 def _partition_counts(cluster: Any, topics: Iterable[str]) -> dict[str, int]:

@@ -830,7 +830,6 @@ class LedGroup:
                 self._join_reason = "the cool-down of a take-over is over"
         elif self._revoke_by is not None and now >= self._revoke_by:
             self._join_reason = "withheld partitions were not revoked in time"
-            self._log(logging.WARNING, "requesting a rebalance because %s", self._join_reason)
             self._assigner.on_revocation_timeout()
         elif now >= self._next_check:
             self._next_check = now + self._assigner.check_interval

@@ -164,9 +164,9 @@ def test_a_subclass_may_fix_options(adapter: Any) -> None:
 @pytest.mark.parametrize("kind", [CooperativeStickyClientAssignor, RangeClientAssignor])
 def test_partitions_are_weighed_by_the_given_traffic(kind: Any) -> None:
     weights = {"t": [1.0, 2.0]}
-    assert kind(rack=None, weights=weights).rebalance.weights is weights
-    assert kind(rack=None).rebalance.weights is None
-    assert kind(rack=None, max_imbalance=0.25).rebalance.assignor.max_imbalance == 0.25
+    assert kind(rack=None, weights=weights).protocol.weights is weights
+    assert kind(rack=None).protocol.weights is None
+    assert kind(rack=None, max_imbalance=0.25).protocol.assignor.max_imbalance == 0.25
 
 
 def test_client_assignors_are_bound_and_classes_instantiated() -> None:

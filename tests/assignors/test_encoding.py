@@ -15,8 +15,9 @@ from assignors import Member
 from assignors.consumer_protocol import SubscriptionReader, write_user_data
 from assignors.encoding import read_members
 from assignors.group import Members
-from assignors.group_leader import Leaders
-from tests.support.group_leader import BROKER_RACKS, Joined, sticky_rebalance
+from assignors.group_leader import GroupContext, Leaders
+from assignors.group_leader.rebalance import Leadership
+from tests.support.group_leader import BROKER_RACKS, Joined, sticky_protocol
 from tests.support.kafka_python import subscription_bytes
 
 Rows = list[Joined]
@@ -105,7 +106,11 @@ def check_group(rows: Rows) -> None:
     """Check columns, assignment and hand-over of one group, read in lockstep and one by one."""
     fast, slow = (read(rows, lockstep=lockstep) for lockstep in (True, False))
     assert columns(fast) == columns(slow)
-    first, second = (sticky_rebalance().run(members, LEADERS) for members in (fast, slow))
+    protocol, context = sticky_protocol(), GroupContext("g", 1)
+    first, second = (
+        Leadership().assign(protocol, members, LEADERS, frozenset(), context, 0.0)
+        for members in (fast, slow)
+    )
     assert (first.assigned, first.withheld) == (second.assigned, second.withheld)
     check_hand_over(slow, first.assigned, first.withheld)
 

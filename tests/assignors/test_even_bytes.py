@@ -12,7 +12,7 @@ import pytest
 from assignors import LeaderRackAwareCooperativeSticky, Member
 from assignors.explain import Reason, RemedyKind, explain
 from placement_core import InvalidOptionError
-from tests.support.group_leader import joined_member, leaders_in, rebalanced, sticky_rebalance
+from tests.support.group_leader import joined_member, leaders_in, rebalanced, sticky_protocol
 
 EVEN_BYTES = LeaderRackAwareCooperativeSticky(balance="bytes")
 
@@ -70,8 +70,8 @@ def test_equal_weights_keep_the_proof() -> None:
 def test_the_log_does_not_claim_an_optimum_by_bytes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rackward.assignors")
     members, racks, weights = group(300, 9, sigma=1.5)
-    rebalance = sticky_rebalance(EVEN_BYTES, weights=weights)
-    rebalanced(rebalance, leaders_in(**racks), [joined_member(m.id, m.rack) for m in members])
+    protocol = sticky_protocol(EVEN_BYTES, weights=weights)
+    rebalanced(protocol, leaders_in(**racks), [joined_member(m.id, m.rack) for m in members])
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
     assert " optimum=unknown moved=0 " in line
     assert " off_rack=unknown" not in line

@@ -12,7 +12,7 @@ from assignors.group_leader import GroupContext, Leaders
 from assignors.group_leader.history import AssignmentHistory
 from assignors.kafka_python import LeaderRackAwareRangeAssignor
 from assignors.metrics import AssignmentCollector
-from tests.support.group_leader import FailingAssignor, joined_member, rebalanced, sticky_rebalance
+from tests.support.group_leader import FailingAssignor, joined_member, rebalanced, sticky_protocol
 
 JOINED = [joined_member("m1", "a"), joined_member("m2", "b")]
 
@@ -36,14 +36,14 @@ class Source:
 
 
 def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
-    rebalance = sticky_rebalance()
+    protocol = sticky_protocol()
     racks = Leaders({"t": ["a", "a", "a", "b"]}, frozenset(), {0: "a", 1: "b"})
     for group, generation in (("g", 1), ("h", 7), ("g", 2)):
-        rebalanced(rebalance, racks, JOINED, context=GroupContext(group, generation))
-    metrics = scrape(AssignmentCollector(Source(rebalance.history)))
+        rebalanced(protocol, racks, JOINED, context=GroupContext(group, generation))
+    metrics = scrape(AssignmentCollector(Source(protocol.history)))
     assert metrics["rackward_assignments_total", "g"] == 2
     assert metrics["rackward_assignments_total", "h"] == 1
-    last = rebalance.history.latest("g")
+    last = protocol.history.latest("g")
     assert last is not None
     prefix = "rackward_assignment"
     assert {
@@ -63,20 +63,20 @@ def test_metrics_are_those_of_the_last_assignment_of_each_group() -> None:
 
 def test_moved_partitions_are_counted_until_they_have_arrived() -> None:
     """The assignment that moves partitions withholds them, and in the next one nothing moves."""
-    rebalance = sticky_rebalance()
+    protocol = sticky_protocol()
     racks = Leaders({"t": ["b", "a"]}, frozenset(), {0: "a", 1: "b"})
     for generation, owned in ((2, ({"t": [0]}, {"t": [1]})), (3, (None, None))):
         joined = [
             joined_member(name, rack, each, generation - 1)
             for name, rack, each in zip(("m1", "m2"), "ab", owned, strict=True)
         ]
-        rebalanced(rebalance, racks, joined, context=GroupContext("g", generation))
-        metrics = scrape(AssignmentCollector(Source(rebalance.history)))
+        rebalanced(protocol, racks, joined, context=GroupContext("g", generation))
+        metrics = scrape(AssignmentCollector(Source(protocol.history)))
         assert metrics["rackward_moved_partitions_total", "g"] == 2
 
 
 def test_counters_of_sources_of_one_group_are_summed() -> None:
-    early, late = sticky_rebalance(), sticky_rebalance()
+    early, late = sticky_protocol(), sticky_protocol()
     racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})
     more = replace(racks, racks={"t": ["a", "b", "b"]})
     rebalanced(early, racks, JOINED, context=GroupContext("g", 1))
@@ -92,7 +92,7 @@ def test_counters_of_sources_of_one_group_are_summed() -> None:
 
 
 def test_unknown_values_are_left_out() -> None:
-    failing = sticky_rebalance(FailingAssignor())
+    failing = sticky_protocol(FailingAssignor())
     racks = Leaders({"t": ["a", "a"]}, frozenset(), {0: "a"})
     rebalanced(failing, racks, JOINED, context=GroupContext("g", 1))
     metrics = scrape(AssignmentCollector(Source(failing.history)))

@@ -11,20 +11,20 @@ from assignors.consumer_protocol import MemberSubscription, write_user_data
 from assignors.encoding import read_members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
 from assignors.group_leader.history import Assignment
-from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import Rebalance
+from assignors.group_leader.rebalance import GroupProtocol, Leadership
 from assignors.model import Assignor, WeightSource
 from tests.support.kafka_python import subscription_bytes
 
 Joined = tuple[str, str | None, MemberSubscription | bytes]
 """A member of a JoinGroup response: its id, its instance id and its subscription."""
 
+NO_CONTEXT = GroupContext()
 BROKER_RACKS: dict[int, str | None] = {0: "a", 1: "b", 2: "c"}
 
 
-def sticky_rebalance(assignor: Assignor | None = None, **options: Any) -> Rebalance:
-    """Return a cooperative rebalance named ``sticky``."""
-    return Rebalance(
+def sticky_protocol(assignor: Assignor | None = None, **options: Any) -> GroupProtocol:
+    """Return a cooperative protocol named ``sticky``."""
+    return GroupProtocol(
         name="sticky",
         assignor=assignor or LeaderRackAwareCooperativeSticky(),
         log_once=LogOnce(),
@@ -33,10 +33,15 @@ def sticky_rebalance(assignor: Assignor | None = None, **options: Any) -> Rebala
 
 
 def rebalanced(
-    rebalance: Rebalance, leaders: Leaders, members: Iterable[Joined], *rest: Any, **named: Any
+    protocol: GroupProtocol,
+    leaders: Leaders,
+    members: Iterable[Joined],
+    deleted_topics: frozenset[str] = frozenset(),
+    context: GroupContext = NO_CONTEXT,
 ) -> Assignment:
     """Return the result of a rebalance of ``members``."""
-    return rebalance.run(read_members(members), leaders, *rest, **named)
+    joined = read_members(members)
+    return Leadership().assign(protocol, joined, leaders, deleted_topics, context, 0.0)
 
 
 def leaders_in(**racks: Sequence[str | None]) -> Leaders:
@@ -163,16 +168,14 @@ class NotSettledError(AssertionError):
 
 @dataclass
 class ModelGroup:
-    """Members by id on one topic, whose partitions have their leaders in racks ``leaders``.
-
-    ``last`` is what the leader knows of its last assignment, None after another member has led.
-    """
+    """Members by id on one topic, whose partitions have their leaders in racks ``leaders``."""
 
     leaders: list[str | None]
-    decide: Rebalance = field(default_factory=sticky_rebalance)
+    protocol: GroupProtocol = field(default_factory=sticky_protocol)
+    leadership: Leadership = field(default_factory=Leadership)
     members: dict[str, ModelMember] = field(default_factory=dict)
     generation: int = 0
-    last: Ownership | None = None
+    assigned: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
     def rebalance(self, receivers: Collection[str]) -> tuple[bool, int]:
         """Rebalance once; only ``receivers`` receive their assignments, in that order.
@@ -181,15 +184,17 @@ class ModelGroup:
         partitions.
         """
         self.generation += 1
-        result = self.decide.run(
+        result = self.leadership.assign(
+            self.protocol,
             read_members(
                 (name, member.instance, member.join()) for name, member in self.members.items()
             ),
             leaders_in(**{TOPIC: self.leaders}),
-            context=GroupContext("g", self.generation),
-            last=self.last,
+            frozenset(),
+            GroupContext("g", self.generation),
+            0.0,
         )
-        self.last = result.ownership
+        self.assigned = result.assigned
         again = False
         for name in receivers:
             assigned = result.assigned[name].get(TOPIC, ())
@@ -203,8 +208,7 @@ class ModelGroup:
 
     def time_out(self) -> None:
         """Let the time for revoking partitions pass; the leader requests a rebalance then."""
-        if self.last is not None:
-            self.last = self.last.timed_out()
+        self.leadership.on_revocation_timeout(GroupContext("g", self.generation), 0)
 
     def check_owners(self) -> None:
         """Raise TwoOwnersError if members read the same partition."""

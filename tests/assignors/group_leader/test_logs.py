@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors.client_assignor import CooperativeStickyClientAssignor
 from assignors.consumer_protocol import MemberSubscription
 from assignors.encoding import read_members
 from assignors.group_leader import (
@@ -21,15 +20,16 @@ from assignors.group_leader import (
     format_traceback,
     sanitize,
 )
-from assignors.group_leader.leadership import LeaderMoveMonitor, Leadership
 from assignors.group_leader.metadata import PartitionMetadata
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import Leadership
 from assignors.leader_moves import RefreshPolicy
 from tests.support.group_leader import (
     FailingAssignor,
     Joined,
     joined_member,
     rebalanced,
-    sticky_rebalance,
+    sticky_protocol,
 )
 
 
@@ -128,7 +128,7 @@ def test_control_characters_from_peers_never_reach_the_log(
         raise KeyError(topic)
 
     assignor = FailingAssignor(FORGED) if failing else None
-    rebalance = sticky_rebalance(assignor, weights=weights)
+    protocol = sticky_protocol(assignor, weights=weights)
     topics = (FORGED, "t", FORGED + "deleted")
     members: list[Joined] = [
         joined_member(f"{FORGED}-{'0' * 36}", FORGED, topics=topics),
@@ -143,8 +143,8 @@ def test_control_characters_from_peers_never_reach_the_log(
         {0: FORGED + "broker", 1: None},
     )
     context = GroupContext(FORGED, 3)
-    result = rebalanced(rebalance, leaders, members, frozenset({FORGED + "deleted"}), context)
-    monitor = LeaderMoveMonitor(RefreshPolicy(stable_seconds=0, unstable_seconds=0), rebalance)
+    result = rebalanced(protocol, leaders, members, frozenset({FORGED + "deleted"}), context)
+    monitor = LeaderMoveMonitor(RefreshPolicy(stable_seconds=0, unstable_seconds=0), protocol)
     monitor.start(3, read_members(members), result.assigned, leaders, now=0.0)
 
     def read(topics: Iterable[str]) -> tuple[Leaders, list[PartitionMetadata]]:
@@ -164,8 +164,7 @@ def test_control_characters_from_peers_never_reach_the_log(
 def test_line_about_withheld_partitions_names_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    leadership = Leadership(CooperativeStickyClientAssignor(rack="a").rebalance, None)
-    leadership.on_revocation_timeout(GroupContext(FORGED, 3), 2)
+    Leadership().on_revocation_timeout(GroupContext(FORGED, 3), 2)
     (line,) = caplog.messages
     assert line.isprintable()
     assert line.startswith("requesting a rebalance because withheld partitions were not revoked")

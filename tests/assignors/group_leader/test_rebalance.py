@@ -27,7 +27,7 @@ from tests.support.group_leader import (
     joined_member,
     leaders_in,
     rebalanced,
-    sticky_rebalance,
+    sticky_protocol,
 )
 from tests.support.kafka_python import subscription_bytes
 
@@ -63,9 +63,9 @@ def test_errors_of_a_weight_function_are_logged_once(
     members = [joined_member("m", "a", topics=["t", "unknown", "strings", "raises"])]
     for source in (weights, {"t": [1, 2.5]}):
         assignor = FixedAssignor()
-        rebalance = sticky_rebalance(assignor, weights=source)
+        protocol = sticky_protocol(assignor, weights=source)
         for _ in range(2):
-            rebalanced(rebalance, leaders, members)
+            rebalanced(protocol, leaders, members)
         assert {topic: row.tolist() for topic, row in assignor.weights.items()} == {"t": [1.0, 2.5]}
     assert sorted(m for m in caplog.messages if m.startswith("no weights")) == [
         "no weights: topic=raises error=RuntimeError('no')",
@@ -74,9 +74,9 @@ def test_errors_of_a_weight_function_are_logged_once(
 
 
 def test_weights_of_wrong_type_do_not_fail_the_rebalance() -> None:
-    rebalance = sticky_rebalance(weights=cast("Any", 5))
-    assert assigned(rebalanced(rebalance, THIRTY_SIX, SIX)) == every("t", 36)
-    last = rebalance.history.latest()
+    protocol = sticky_protocol(weights=cast("Any", 5))
+    assert assigned(rebalanced(protocol, THIRTY_SIX, SIX)) == every("t", 36)
+    last = protocol.history.latest()
     assert last is not None
     assert last.off_rack == 0
 
@@ -92,9 +92,9 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         ("m3" + suffix, None, b"\0\1\0"),
     ]
     leaders = Leaders({"t": ["a", None]}, frozenset({"absent", "deleted"}), {0: "a", 1: None})
-    rebalance = sticky_rebalance()
+    protocol = sticky_protocol()
     for _ in range(3):
-        rebalanced(rebalance, leaders, members, frozenset({"deleted"}))
+        rebalanced(protocol, leaders, members, frozenset({"deleted"}))
     assert sorted(caplog.messages) == [
         "brokers without broker.rack; their partitions count as local everywhere: 1",
         "ignoring a part of a subscription that cannot be decoded: member=m2"
@@ -113,10 +113,10 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_topic_that_was_deleted_twice_is_logged_twice(caplog: pytest.LogCaptureFixture) -> None:
-    rebalance, members = sticky_rebalance(), [joined_member("m", "a")]
+    protocol, members = sticky_protocol(), [joined_member("m", "a")]
     deleted = Leaders({}, frozenset({"t"}), {0: "a"})
     for leaders in (deleted, deleted, leaders_in(t=["a"]), deleted):
-        rebalanced(rebalance, leaders, members, frozenset({"t"}))
+        rebalanced(protocol, leaders, members, frozenset({"t"}))
     assert caplog.messages == ["subscribed topic does not exist: t"] * 2
 
 
@@ -126,9 +126,9 @@ def test_thousand_unknown_topics_do_not_fill_the_log(
     unknown = [f"x{i}" for i in range(1000)]
     member = joined_member("m", "a", topics=["t", *unknown])
     leaders = Leaders(THIRTY_SIX.racks, frozenset(unknown), {0: "a"})
-    rebalance = sticky_rebalance()
+    protocol = sticky_protocol()
     for _ in range(2):
-        assert assigned(rebalanced(rebalance, leaders, [member])) == every("t", 36)
+        assert assigned(rebalanced(protocol, leaders, [member])) == every("t", 36)
     assert len(caplog.records) == MAX_TOPICS_LOGGED + 1
 
 
@@ -138,9 +138,9 @@ def test_thousand_unknown_topics_do_not_fill_the_log(
 def test_failing_assignor_leads_to_assignment_without_racks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    rebalance = sticky_rebalance(FailingAssignor())
+    protocol = sticky_protocol(FailingAssignor())
     for _ in range(2):
-        result = rebalanced(rebalance, THIRTY_SIX, SIX)
+        result = rebalanced(protocol, THIRTY_SIX, SIX)
     assert assigned(result) == every("t", 36)
     assert {len(topics["t"]) for topics in result.assigned.values()} == {6}
     (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
@@ -158,7 +158,7 @@ def test_owners_keep_partitions_of_topic_without_metadata() -> None:
         joined_member("m1", "a", owned={"pending": [0, 2]}, topics=["t", "pending"]),
         joined_member("m2", "b", owned={"pending": [1]}, topics=["t", "pending"]),
     ]
-    result = rebalanced(sticky_rebalance(), leaders, members)
+    result = rebalanced(sticky_protocol(), leaders, members)
     assert {member: dict(topics) for member, topics in result.assigned.items()} == {
         "m1": {"t": [0], "pending": [0, 2]},
         "m2": {"t": [1], "pending": [1]},
@@ -171,7 +171,7 @@ def test_impossible_claim_on_topic_without_metadata_is_ignored(claimed: int) -> 
     leaders = Leaders({"t": ["a"]}, frozenset({"pending"}), {0: "a"})
     owned = {"pending": [claimed, 3]}
     members = [joined_member("m", "a", owned=owned, topics=["t", "pending"])]
-    result = rebalanced(sticky_rebalance(), leaders, members)
+    result = rebalanced(sticky_protocol(), leaders, members)
     assert result.assigned == {"m": {"t": [0], "pending": [3]}}
 
 
@@ -209,11 +209,11 @@ def test_any_bytes_of_peers_leave_each_partition_one_owner(
         for i, (data, raw) in enumerate(peers)
     ]
     leaders = leaders_in(t=["a", "b", "c", None])
-    for rebalance in (
-        sticky_rebalance(),
-        sticky_rebalance(LeaderRackAwareRange(), cooperative=False),
+    for protocol in (
+        sticky_protocol(),
+        sticky_protocol(LeaderRackAwareRange(), cooperative=False),
     ):
-        result = rebalanced(rebalance, leaders, members)
+        result = rebalanced(protocol, leaders, members)
         assert result.assigned.keys() == {member_id for member_id, _, _ in members}
         assert assigned(result) == every("t", 4)
 
@@ -227,7 +227,7 @@ def round_of(
     """Return the assigned partitions of topic t by member, and the number of withheld ones."""
     plan = {member: {"t": list(partitions)} for member, partitions in planned.items()}
     result = rebalanced(
-        sticky_rebalance(FixedAssignor(plan)), leaders_in(t=["a", "a", "b", "b"]), members
+        sticky_protocol(FixedAssignor(plan)), leaders_in(t=["a", "a", "b", "b"]), members
     )
     return {m: topics.get("t", []) for m, topics in result.assigned.items()}, result.withheld
 

@@ -260,6 +260,6 @@ from assignors.{library} import LeaderRackAwareCooperativeStickyAssignor
 strategy = LeaderRackAwareCooperativeStickyAssignor(rack="a", max_imbalance=0.1)
 assert strategy.assignments() == ()
 assert "numpy" not in sys.modules
-strategy.rebalance
+strategy.protocol
 assert "numpy" in sys.modules
 """)

@@ -13,9 +13,9 @@ from assignors import LeaderRackAwareCooperativeSticky, Member, RefreshPolicy
 from assignors.group import Members
 from assignors.group_leader import GroupContext, Leaders, LogOnce
 from assignors.group_leader.history import Assignment
-from assignors.group_leader.leadership import LeaderMoveMonitor, Leadership
 from assignors.group_leader.metadata import PartitionMetadata
-from assignors.group_leader.rebalance import Rebalance
+from assignors.group_leader.monitor import LeaderMoveMonitor
+from assignors.group_leader.rebalance import GroupProtocol, Leadership
 from assignors.kafka_python import LeaderRackAwareCooperativeStickyAssignor
 from assignors.leader_moves import leads_since_before_restart
 from tests.support.kafka_python import assignment_bytes, subscription_bytes
@@ -48,8 +48,8 @@ class Group:
         self.assignor = CountingAssignor()
         self.leaders: Mapping[str, Sequence[int]] = leaders
         self.in_sync = [0, 1]
-        self.rebalance = Rebalance("sticky", self.assignor, True, None, LogOnce())
-        self.monitor = LeaderMoveMonitor(policy, self.rebalance)
+        self.protocol = GroupProtocol("sticky", self.assignor, True, None, LogOnce())
+        self.monitor = LeaderMoveMonitor(policy, self.protocol)
         self.members = Members.of(Member(f"m{rack}", frozenset(leaders), rack) for rack in "ab")
 
     def read(self, topics: Iterable[str]) -> tuple[Leaders, Iterable[PartitionMetadata]]:
@@ -66,7 +66,10 @@ class Group:
 
     def assign(self, generation: int = 1, now: float = 0.0) -> Assignment:
         """Rebalance, start the monitor, and make the members own their assignments."""
-        result = self.rebalance.run(self.members, self.read(self.members.topics)[0])
+        leaders, _ = self.read(self.members.topics)
+        result = Leadership().assign(
+            self.protocol, self.members, leaders, frozenset(), CONTEXT, now
+        )
         assigned = None if result.withheld else result.assigned
         self.monitor.start(generation, self.members, assigned, result.inputs.leaders, now)
         self.members = self.members.owning(result.assigned)
@@ -130,8 +133,8 @@ def test_partitions_count_by_their_traffic(heavy: int, times: list[float]) -> No
     """The leaders of partitions 0 and 1 move: with 8 or 2 of 10 bytes, 3.2 or 0.8 partitions."""
     group = Group(t=[0, 1, 0, 1])
     weights = {"t": [7.0 if number == heavy else 1.0 for number in range(4)]}
-    group.rebalance = replace(group.rebalance, weights=weights)
-    group.monitor = LeaderMoveMonitor(POLICY, group.rebalance)
+    group.protocol = replace(group.protocol, weights=weights)
+    group.monitor = LeaderMoveMonitor(POLICY, group.protocol)
     group.assign()
     group.leaders = {"t": [1, 0, 0, 1]}
     assert group.requests(until=300) == times
@@ -286,15 +289,15 @@ def test_restarted_leader_compares_with_present_leaders(
         stable_seconds=0.0, unstable_seconds=0.0, min_interval=10.0, check_interval=1.0
     )
     strategy = LeaderRackAwareCooperativeStickyAssignor(rack="a", refresh=policy)
-    leadership = Leadership(strategy.rebalance, policy)
-    assert leadership.monitor is not None
+    leadership = Leadership()
     members = [
         described("one", "a", [0, 1]),
         described("two", "b", [2, 3]),
         ("broken", None, b"\0", b"\0"),
     ]
     context, read = GroupContext("g", 7), leaders_in(*racks)
-    leadership.resume(members, read, context, 100.0)
+    leadership.resume(strategy.protocol, members, read, context, 100.0)
+    assert leadership.monitor is not None
     with caplog.at_level(logging.INFO):
         # As after any assignment that another member may have made before: not at once.
         assert not leadership.monitor.check(read, 105.0, context)

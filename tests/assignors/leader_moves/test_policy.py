@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import LeaderRackAwareCooperativeSticky, LeaderRackAwareRange, Member, Plan
-from assignors.group_leader.leadership import locality_gain
 from assignors.group_leader.metadata import PartitionMetadata
+from assignors.group_leader.monitor import locality_gain
 from assignors.leader_moves import (
     NO_GAIN,
     Gain,

@@ -1,124 +1,29 @@
-"""The leadership of a group by one consumer: its assignments, and whether leaders moved since."""
+"""Whether partition leaders that moved since an assignment justify a rebalance."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignors.consumer_protocol import ConsumerProtocolError, SubscriptionReader
-from assignors.encoding import read_members
 from assignors.group import UNASSIGNED, AssignedPartitions, Group, Members
-from assignors.group_leader.history import Assignment
 from assignors.group_leader.logs import GroupContext, format_error, log
-from assignors.group_leader.metadata import Leaders, Metadata, is_topic_name
-from assignors.group_leader.ownership import Ownership
-from assignors.group_leader.rebalance import REVOCATION_TIMEOUT, Rebalance
+from assignors.group_leader.metadata import Leaders, Metadata
 from assignors.leader_moves import NO_GAIN, Gain, RefreshPolicy, RefreshState, observe
 from assignors.model import Assignor, LeaderRacks, Member, WeightSource
 from assignors.weights import traffic_weights
+
+if TYPE_CHECKING:
+    from assignors.group_leader.rebalance import GroupProtocol
 
 ReadMetadata = Callable[[Iterable[str]], Metadata]
 """Returns what a client's metadata has of some topics."""
 
 PARTITIONS_PER_CHECK = 10_000
 """A group of more partitions is checked less often, in proportion."""
-
-DescribedMember = tuple[str, str | None, bytes, bytes]
-"""Member id, instance id, subscription and assignment."""
-
-
-class Leadership:
-    """What one consumer does as the leader of its group, under one protocol name.
-
-    ``monitor`` decides when moved leaders justify a rebalance; None if the policy is None.
-    """
-
-    def __init__(self, rebalance: Rebalance, policy: RefreshPolicy | None) -> None:
-        self._rebalance = rebalance
-        self.monitor = None if policy is None else LeaderMoveMonitor(policy, rebalance)
-        self._ownership: Ownership | None = None
-
-    def assign(
-        self,
-        members: Members,
-        leaders: Leaders,
-        deleted_topics: frozenset[str],
-        context: GroupContext,
-        now: float,
-    ) -> Assignment:
-        """Return every member's assignment, and start to monitor the leaders it was made for.
-
-        ``leaders`` are those of `topics_of` the members. ``deleted_topics`` are subscribed topics
-        that brokers report as unknown; ``now`` is the time of the monitor's clock. Never raises
-        because of what a member sent.
-        """
-        made = self._rebalance.run(members, leaders, deleted_topics, context, self._ownership)
-        self._ownership = made.ownership
-        if self.monitor is not None:
-            assigned = None if made.withheld else made.assigned
-            self.monitor.start(context.generation, members, assigned, leaders, now)
-        return made
-
-    def follow(self) -> None:
-        """Note that another member leads: what members can own is not known from then on."""
-        self._ownership = None
-
-    def on_revocation_timeout(self, context: GroupContext, withheld: int) -> None:
-        """Note that members did not revoke in time, before this member requests a rebalance.
-
-        They have had REVOCATION_TIMEOUT seconds, in a group that was stable. Logs it.
-        """
-        if self._ownership is not None and self._ownership.generation == context.generation:
-            self._ownership = self._ownership.timed_out()
-        log.warning(
-            "requesting a rebalance because withheld partitions were not revoked in time: %s"
-            " withheld=%d seconds=%.0f",
-            context,
-            withheld,
-            REVOCATION_TIMEOUT,
-        )
-
-    def resume(
-        self,
-        described: Iterable[DescribedMember],
-        read_metadata: ReadMetadata,
-        context: GroupContext,
-        now: float,
-    ) -> None:
-        """Monitor the assignment in force, which this member made before it restarted.
-
-        ``described`` is what brokers return of the members. Only topics are monitored of which this
-        consumer has metadata. Never raises because of what a member sent.
-        """
-        if self.monitor is None:
-            return
-        described = list(described)
-        members = read_members((id, instance_id, sent) for id, instance_id, sent, _ in described)
-        leaders = read_metadata(topics_of(members))[0]
-        assigned = {}
-        for member_id, _, _, assignment in described:
-            with suppress(ConsumerProtocolError):
-                assigned[member_id] = SubscriptionReader().read_assignment(assignment)
-        group = Group.of(members, leaders.racks)
-        # The leaders that the assignment was made for are unknown: the first check compares it.
-        unknown: dict[str, list[str | None]] = {
-            topic: [None] * len(row) for topic, row in leaders.racks.items()
-        }
-        in_force = group.assignment(group.members_of(assigned))
-        leaders = replace(leaders, racks=unknown)
-        self.monitor.start(context.generation, members, in_force, leaders, now)
-
-
-def topics_of(members: Members) -> set[str]:
-    """Return the topics that members subscribe to, without names that no topic can have."""
-    return {name for name in members.topics if is_topic_name(name)}
-
-
-# ---- Leaders that moved since the assignment.
 
 
 class LeaderMoveMonitor:
@@ -127,9 +32,9 @@ class LeaderMoveMonitor:
     Nothing here raises: an error costs locality and a line in the log.
     """
 
-    def __init__(self, policy: RefreshPolicy, rebalance: Rebalance) -> None:
+    def __init__(self, policy: RefreshPolicy, protocol: GroupProtocol) -> None:
+        self.protocol = protocol
         self._policy = policy
-        self._rebalance = rebalance
         self._current: tuple[Members, AssignedPartitions, Leaders] | None = None
         self._state: RefreshState | None = None
         self._generation = 0
@@ -169,11 +74,11 @@ class LeaderMoveMonitor:
         try:
             return self._check(self._current, self._state, read, now, context)
         except Exception as error:  # noqa: BLE001 - the consumer must go on
-            self._rebalance.log_once.log(
+            self.protocol.log_once.log(
                 ("refresh", type(error)),
                 "checking for moved leaders failed: %s protocol=%s error=%s",
                 context,
-                self._rebalance.name,
+                self.protocol.name,
                 format_error(error),
                 level=logging.ERROR,
                 traceback_of=error,
@@ -205,7 +110,7 @@ class LeaderMoveMonitor:
                 "requesting a rebalance because leaders moved: %s protocol=%s stable_seconds=%.0f"
                 " partitions=%d off_rack=%d off_rack_after=%d gain=%.1f%%",
                 context,
-                self._rebalance.name,
+                self.protocol.name,
                 now - self._state.stable_since,
                 observation.partitions,
                 observation.gain.off_rack,
@@ -217,9 +122,9 @@ class LeaderMoveMonitor:
     def _gain(self, members: Members, assigned: AssignedPartitions, leaders: Leaders) -> Gain:
         """Return the gain, computed only if leaders moved to other racks since the last check."""
         if self._last_gain is None or self._last_gain[0].racks != leaders.racks:
-            weights = self._rebalance.resolve_weights(leaders.racks)
+            weights = self.protocol.resolve_weights(leaders.racks)
             owners = members.owning(assigned)
-            gain = locality_gain(self._rebalance.assignor, owners, leaders.racks, weights)
+            gain = locality_gain(self.protocol.assignor, owners, leaders.racks, weights)
             self._last_gain = leaders, gain
         return self._last_gain[1]
 
