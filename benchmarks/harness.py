@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,22 +53,38 @@ def tree_cpu_seconds() -> float:
     Those that exited are included. NaN on systems without /proc. Call it while the descendants run:
     Linux does not count an exited process whose parent has not waited for it.
     """
+    tree = _tree()
+    ticks = sum(sum(map(int, fields[_TIMES])) for fields in tree.values())
+    return ticks / os.sysconf("SC_CLK_TCK") if tree else float("nan")
+
+
+def tree_peak_megabytes() -> float:
+    """Return the sum of the maximum resident sizes of this process and its running descendants.
+
+    NaN on systems without /proc.
+    """
+    kilobytes = 0
+    for pid in _tree():
+        with suppress(OSError):  # The process has exited since.
+            status = Path(f"/proc/{pid}/status").read_text()
+            kilobytes += int(status.partition("VmHWM:")[2].split()[0])
+    return kilobytes * 1024 / 1e6 if kilobytes else float("nan")
+
+
+def _tree() -> dict[int, list[str]]:
+    """Return the fields of /proc/PID/stat of this process and its descendants."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = path.read_text()
-        except OSError:  # The process has exited since.
-            continue
-        # The command's name may contain blanks.
-        stats[int(path.parent.name)] = text.rpartition(")")[2].split()
-    if not stats:
-        return float("nan")
-    ticks, tree = 0, [os.getpid()]
+        with suppress(OSError):  # The process has exited since.
+            # The command's name may contain blanks.
+            stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    found: dict[int, list[str]] = {}
     children: dict[int, list[int]] = {}
     for pid, fields in stats.items():
         children.setdefault(int(fields[_PARENT]), []).append(pid)
-    while tree:
-        pid = tree.pop()
-        ticks += sum(map(int, stats[pid][_TIMES]))
-        tree += children.get(pid, [])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    pids = [os.getpid()] if stats else []
+    while pids:
+        pid = pids.pop()
+        found[pid] = stats[pid]
+        pids += children.get(pid, [])
+    return found

@@ -15,6 +15,9 @@ CONNECTION = "cluster, broker_address, broker_port, client, client_port"
 
 TABLES = ("brokers", "members", "listeners", "flows", "mapped", "networks", "estimated")
 
+RESULTS = {"flows_hourly": "result", "hourly": "hourly", "replaced_hourly": "replaced"}
+"""Table of the pipeline to the temporary table that it equals."""
+
 Rows = list[tuple[object, ...]]
 
 
@@ -27,14 +30,18 @@ def measured_tables(root: str) -> dict[str, Rows]:
     address as numbers, size, rack) and ``estimated`` (HOURLY without measurements).
     """
     connection = duckdb.connect()
+    compute(connection, root)
+    return {name: connection.execute(f"FROM {each}").fetchall() for name, each in RESULTS.items()}
+
+
+def compute(connection: duckdb.DuckDBPyConnection, root: str) -> None:
+    """Create the temporary tables of `STEPS` and `MEASURED_STEPS` from the files below ``root``."""
     for table in TABLES:
         connection.execute(
             f"CREATE VIEW {table} AS FROM read_parquet('{root}/{table}/**/*.parquet')"
         )
     for name, sql in (STEPS | MEASURED_STEPS).items():
         connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
-    results = {"flows_hourly": "result", "hourly": "hourly", "replaced_hourly": "replaced"}
-    return {name: connection.execute(f"FROM {table}").fetchall() for name, table in results.items()}
 
 
 def _spans(table: str, keys: str, value: str) -> str:
