@@ -80,14 +80,14 @@ def test_help_lists_whole_sentences(
 
 
 def test_the_json_of_commands_is_in_the_reference() -> None:
-    """Those of the demo and of traffic are tables of other packages."""
+    """That of traffic is tables of another package."""
     without = {
         path[0]
         for path, command in all_commands()
         if any("--json" in option.opts for option in command.params)
         and not getattr(command.callback, "results", ())
     }
-    assert without == {"demo", "traffic"}
+    assert without == {"traffic"}
 
 
 def test_help_of_every_command_needs_only_the_extra_cli() -> None:
