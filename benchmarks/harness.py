@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import resource
 import sys
 import time
@@ -67,7 +68,8 @@ def tree_peak_megabytes() -> float:
     for pid in _tree():
         with suppress(OSError):  # The process has exited since.
             status = Path(f"/proc/{pid}/status").read_text()
-            kilobytes += int(status.partition("VmHWM:")[2].split()[0])
+            # An exited process that its parent has not waited for has no such line.
+            kilobytes += sum(map(int, re.findall(r"VmHWM:\s+(\d+)", status)))
     return kilobytes * 1024 / 1e6 if kilobytes else float("nan")
 
 
