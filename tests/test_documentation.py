@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from assignors.connection import read_properties
-from rackward.cli.main import app
+from rackward.cli.main import COMMANDS, app
 from rackward.collector.config import ClusterSource, read_sources
 from rackward.controller.config import read_config
 
@@ -329,3 +329,14 @@ def test_functions_in_contributing_exist() -> None:
     files = [path for name in packages for path in (ROOT / name).rglob("*.py")]
     source = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert [name for name in sorted(names) if f"def {name}(" not in source] == []
+
+
+def test_each_command_has_a_page_in_the_navigation() -> None:
+    docs = ROOT / "docs"
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = sorted((docs / "reference" / "commands").glob("*.md"))
+    assert [page.stem for page in pages] == sorted(COMMANDS)
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert text == f"# rackward {page.stem}\n\n<!-- command -->\n"
+        assert f"- rackward {page.stem}: {page.relative_to(docs).as_posix()}\n" in navigation

@@ -307,8 +307,9 @@ class RackAwareCoordinator(GroupCoordinator):  # type: ignore[misc]
         read, now = partial(read_metadata, self.cluster), asyncio.get_running_loop().time()
         self._leadership = Leadership()
         self._leadership.resume(bound.assignor.protocol, described, read, context, now)
-        log.info("leading the group since before the restart: %s", context)
-        await self._check_leaders(self._leadership.monitor)
+        if (monitor := self._leadership.monitor) is not None:
+            log.info("leading the group since before the restart: %s", context)
+            await self._check_leaders(monitor)
 
     def _schedule_revocation_check(self, withheld: int) -> None:
         """Replace the scheduled check by one for ``withheld`` partitions, or by none."""

@@ -1,4 +1,4 @@
-"""What a process tells of the groups that it leads: JSON for ``/status``, and Prometheus metrics.
+"""The state of the groups that a process leads: JSON for ``/status``, and Prometheus metrics.
 
     REGISTRY.register(LeadMetrics(leader.status, lambda: leader.workers))
 

@@ -103,7 +103,7 @@ def test_check_refuses_what_start_refuses(
 def test_the_cluster_of_options_variables_and_contexts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is told by the error of its servers."""
+    """The error names the servers of the one that was used."""
     settings = tmp_path / "config.toml"
     settings.write_text('[contexts.prod]\nbootstrap_server = "context"\n')
     monkeypatch.setenv("RACKWARD_CONFIG_FILE", str(settings))
